@@ -1,0 +1,103 @@
+"""`unblemish demo`: Synthetic-Shapes from data to figures and pictures."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import asdict
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+import unblemish
+from unblemish.benchmark import pictures
+from unblemish.benchmark.datasets import split, synthetic_shapes
+from unblemish.benchmark.evaluate import Figures, evaluate, labels_for
+from unblemish.benchmark.published import TABLE
+from unblemish.cleaner import Cleaner
+from unblemish.data.write import cannot_write, check_output, writing
+from unblemish.errors import BadInput
+from unblemish.progress import bar
+
+NOISE, LABELS, ROWS = 0.35, 10, 5000
+FIGURES = "figures.json"
+
+
+def run(
+    out: Path,
+    model: str = "clsvae",
+    seed: int = 0,
+    *,
+    epochs: int | None = None,
+    rows: int = ROWS,
+    force: bool = False,
+    console: Console | None = None,
+) -> Figures:
+    """Make the data, fit on its training split, score on its test split, print and draw."""
+    console = console or Console()
+    _prepare(out, force=force)
+    parts = split(synthetic_shapes(rows, NOISE, seed), seed)
+    y = labels_for(model, parts.train, LABELS, seed)
+    cleaner = Cleaner(model, preset="shapes", epochs=epochs, folds=0, seed=seed)
+    console.print(
+        f"[bold]Synthetic-Shapes[/]: {rows} images, {NOISE:.0%} crossed by one of four lines; fitting {model} on "
+        f"{len(parts.train)} of them, {int((y >= 0).sum())} labelled",
+        soft_wrap=True,
+    )
+    started = time.monotonic()
+    for _ in bar(cleaner.fitting(parts.train.dirty, y), console):
+        pass
+    seconds = time.monotonic() - started
+    figures = evaluate(cleaner, parts.test)
+    report = cleaner.clean(parts.test.dirty)
+
+    names = ["strip.png", "training.png", "scores.png", FIGURES]
+    try:
+        with writing(*(out / name for name in names)) as (strip, training, scores, record):
+            pictures.strip(strip, parts.test, cleaner.repair(parts.test.dirty, unrounded=True), report.is_outlier)
+            pictures.curves(training, cleaner.curve_)
+            pictures.score_histogram(scores, report.outlier_score, parts.test.is_outlier, report.threshold)
+            about = {"model": model, "seed": seed, "fit_seconds": seconds, "version": unblemish.__version__}
+            record.write(json.dumps(about | asdict(figures), indent=1).encode())
+    except OSError as error:
+        raise cannot_write(out, error) from error
+
+    _print_figures(console, model, figures)
+    flagged = int(report.is_outlier.sum())
+    right = int((report.is_outlier & parts.test.is_outlier).sum())
+    console.print(
+        f"At threshold {report.threshold:.2g}, {flagged} of {len(parts.test)} unseen images are flagged; "
+        f"{right} of them are outliers, of {int(parts.test.is_outlier.sum())} in all. Fitted in {seconds:.0f} s.",
+        soft_wrap=True,
+    )
+    console.print(f"Look at {out / 'strip.png'}, {out / 'training.png'} and {out / 'scores.png'}.", soft_wrap=True)
+    return figures
+
+
+def _prepare(out: Path, *, force: bool) -> None:
+    """A new folder, or one of an earlier demo; nobody else's files are replaced unasked."""
+    if out.exists() and not (out / FIGURES).is_file() and not force:
+        raise BadInput(f"{out} exists and is not from an earlier demo; choose another --out, or give --force")
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise cannot_write(out, error) from error
+    check_output(out / FIGURES, force=True)
+
+
+def _print_figures(console: Console, model: str, figures: Figures) -> None:
+    table = Table(title=f"{model} on the test split, Synthetic-Shapes, 35 % noise, 10 labels a class")
+    table.add_column("")
+    table.add_column("here", justify="right", style="bold")
+    table.add_column("published, mean of five (standard error)", justify="right")
+    names = {
+        "avpr": "average precision, higher is better",
+        "smse_dirty": "SMSE of repair, dirty cells, lower is better",
+        "smse_clean": "SMSE of repair, clean cells, lower is better",
+    }
+    published = TABLE["shapes"].get(model)
+    for name, words in names.items():
+        theirs = "" if published is None else "{:.3g} ({:.1g})".format(*getattr(published, name))
+        table.add_row(words, f"{getattr(figures, name):.4f}", theirs)
+    console.print(table)

@@ -1,0 +1,280 @@
+"""Cleaner: the estimator that users hold."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy.special import expit
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.utils import Tags
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from unblemish import storage
+from unblemish.data.frames import check_frame, like
+from unblemish.data.labels import INLIER, OUTLIER, UNLABELLED, check_labels
+from unblemish.data.schema import Schema, check_rows
+from unblemish.errors import BadInput, Diverged
+from unblemish.models import presets
+from unblemish.models.base import Labels as LabelsNeeded
+from unblemish.models.base import Model
+from unblemish.models.presets import Preset
+from unblemish.ranks import rank_knots, rank_scores
+from unblemish.report import Report
+from unblemish.training import Progress, check_trusted_set, train
+from unblemish.trusted import TrustedError, best_threshold, folds_worth_making, held_out_logits
+
+Array = NDArray[Any]
+Labels = NDArray[np.int64]
+
+PRIOR_SHARE_OF_INLIERS = 0.6  # the paper's alpha
+ROWS_AT_ONCE = 4096
+
+
+class Cleaner(TransformerMixin, BaseEstimator):  # type: ignore[misc]
+    """Learns from a few labels what is clean and what is error, then finds outliers and repairs them.
+
+    >>> cleaner = Cleaner().fit(X, y)      # y: 1 inlier, 0 outlier, -1 unlabelled
+    >>> report = cleaner.clean(X)
+    >>> report.repaired                    # X with its outliers repaired
+
+    X is (N, D), (N, height, width) or (N, height, width, channels), of numbers. A 2-D array of floats is taken
+    as a table and scaled column by column, anything else as images of one scale. What comes back has the
+    type, shape and dtype of what went in.
+
+    model:     'clsvae', 'clsvae-nodc', 'ccvae', 'vaegmm', 'cvae', 'vae' or 'vae-l2'
+    preset:    None for defaults that suit the data; 'shapes', 'frey' or 'fashion' for the paper's; or a Preset
+    epochs:    in place of the preset's
+    torso:     'mlp', or 'conv' for images of 16x16 or more
+    threshold: rows that score this or more are outliers. None is the paper's 0.5; for models without a
+               classifier it is what tells the trusted set apart best, or else flags the prior's share of rows
+    folds:     how many parts to cross-validate the trusted set in, after the fit; 0 for none
+    seed:      the same seed, data and machine give the same model
+    device:    'auto', 'cpu', 'cuda', ...
+    verbose:   show a progress bar
+
+    Fitted: model_, schema_, preset_, threshold_, trusted_error_, curve_.
+    """
+
+    def __init__(
+        self,
+        model: str = "clsvae",
+        *,
+        preset: str | Preset | None = None,
+        epochs: int | None = None,
+        torso: str = "mlp",
+        threshold: float | None = None,
+        folds: int = 3,
+        seed: int = 0,
+        device: str = "auto",
+        verbose: bool = False,
+    ) -> None:
+        self.model = model
+        self.preset = preset
+        self.epochs = epochs
+        self.torso = torso
+        self.threshold = threshold
+        self.folds = folds
+        self.seed = seed
+        self.device = device
+        self.verbose = verbose
+
+    def fit(self, X: Any, y: Any = None, *, checkpoint: str | Path | None = None) -> Cleaner:
+        """Fit to dirty rows and the few labels there are.
+
+        checkpoint: a file that keeps the state of training; if it is stopped, the same call goes on from there.
+        """
+        steps = self.fitting(X, y, checkpoint=checkpoint)
+        if self.verbose:
+            from unblemish.progress import bar
+
+            steps = bar(steps)
+        for _ in steps:
+            pass
+        return self
+
+    def fitting(self, X: Any, y: Any = None, *, checkpoint: str | Path | None = None) -> Iterator[Progress]:
+        """`fit` epoch by epoch: yields its progress, and may be left at any time."""
+        self._check_parameters()
+        rows = self._rows(X, reset=True)
+        y = check_labels(y, len(rows))
+        if len(rows) == 1:
+            raise BadInput("X has one row only (1 sample); a model needs many, to learn what they have in common")
+        schema = Schema.of(rows)
+        preset = self._choose_preset(schema, y)
+        check_trusted_set(presets.model_class(preset.config).labels, y)
+        new_model = partial(_new_model, preset, schema, self.torso)
+        device = self._device()
+        x = torch.from_numpy(schema.encode(rows)).to(device)
+        model = new_model(self.seed).to(device)
+
+        self.schema_, self.preset_, self.model_ = schema, preset, model
+        self.curve_: list[dict[str, float]] = []
+        diverged = None
+        try:
+            yield from self._train(x, y, None if checkpoint is None else Path(checkpoint))
+        except Diverged as error:
+            diverged = error  # what was learnt before it is kept: it can be used and saved
+        surprise = _in_chunks(model.inlier_logit, x)
+        self.knots_ = None if model.has_classifier else rank_knots(surprise)
+        score = self._score(surprise)
+        self.threshold_ = self._choose_threshold(score, y)
+        self.trusted_error_ = TrustedError.of(score >= self.threshold_, y, folds=0)
+        if diverged is not None:
+            raise diverged
+
+        folds = folds_worth_making(y, self.folds) if model.has_classifier else 0
+        if folds:
+            logits = yield from held_out_logits(new_model, x, y, preset.recipe, folds, self.seed)
+            self.trusted_error_ = TrustedError.of(self._score(logits) >= self.threshold_, y, folds)
+
+    def _train(self, x: torch.Tensor, y: Labels, checkpoint: Path | None) -> Iterator[Progress]:
+        key = _fingerprint(x, y, self.preset_, self.torso, self.seed)
+        labels = torch.from_numpy(y).to(x.device)
+        recipe = self.preset_.recipe
+        for progress in train(self.model_, x, labels, recipe, seed=self.seed, checkpoint=checkpoint, fingerprint=key):
+            self.curve_ = progress.curve
+            yield progress
+
+    # using what was fitted
+
+    def clean(self, X: Any) -> Report:
+        """Scores, flags and repairs of these rows."""
+        rows = self._fitted_rows(X)
+        x = self._encoded(rows)
+        score = self._score(_in_chunks(self.model_.inlier_logit, x))
+        return Report(rows, self._decoded_repair(x), score, self.threshold_)
+
+    def outlier_score(self, X: Any) -> NDArray[np.float64]:
+        """(N,) in [0, 1], higher is worse."""
+        return self._score(_in_chunks(self.model_.inlier_logit, self._encoded(self._fitted_rows(X))))
+
+    def predict(self, X: Any) -> NDArray[np.int64]:
+        """(N,): 1 inlier, 0 outlier."""
+        return np.where(self.outlier_score(X) >= self.threshold_, OUTLIER, INLIER)
+
+    def repair(self, X: Any, *, unrounded: bool = False) -> Array:
+        """The repair of every row, flagged or not, as X's dtype.
+
+        unrounded: the expected values instead, as float64: probabilities between the two values of binary data.
+        """
+        x = self._encoded(self._fitted_rows(X))
+        return self._expected_repair(x) if unrounded else self._decoded_repair(x)
+
+    def transform(self, X: Any) -> Any:
+        """X with the rows that are flagged repaired; all others are X's, bit for bit."""
+        return like(X, self.clean(X).repaired)
+
+    # parts of the above
+
+    def _check_parameters(self) -> None:
+        if self.model not in presets.NAMES:
+            raise BadInput(f"model is {self.model!r}; choose one of {', '.join(presets.NAMES)}")
+        if isinstance(self.preset, str) and self.preset not in presets.PAPER:
+            raise BadInput(f"preset is {self.preset!r}; choose {', '.join(presets.PAPER)}, or None")
+        if self.epochs is not None and self.epochs < 1:
+            raise BadInput(f"epochs is {self.epochs}; give 1 or more")
+        if self.threshold is not None and not 0 <= self.threshold <= 1:
+            raise BadInput(f"threshold is {self.threshold}; give a number from 0 to 1")
+        if self.folds < 0 or self.folds == 1:
+            raise BadInput(f"folds is {self.folds}; give 2 or more, or 0 for no cross-validation")
+
+    def _choose_preset(self, schema: Schema, y: Labels) -> Preset:
+        if isinstance(self.preset, Preset):
+            preset = self.preset
+        elif self.preset is not None:
+            preset = presets.PAPER[self.preset][self.model]
+        else:
+            preset = presets.default(self.model, schema, len(y), int((y != UNLABELLED).sum()))
+        if self.epochs is not None:
+            preset = replace(preset, recipe=preset.recipe.over(self.epochs))
+        return replace(preset, config=presets.with_imbalance(preset.config, y))
+
+    def _choose_threshold(self, score: NDArray[np.float64], y: Labels) -> float:
+        if self.threshold is not None:
+            return float(self.threshold)
+        if self.model_.has_classifier:
+            return 0.5
+        best = best_threshold(score, y)
+        return PRIOR_SHARE_OF_INLIERS if best is None else best
+
+    def _device(self) -> torch.device:
+        if self.device == "auto":
+            return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        try:
+            device = torch.device(self.device)
+            torch.empty(0, device=device)
+        except (RuntimeError, AssertionError) as error:
+            raise BadInput(f"device is {self.device!r}, which is not to be had here; use 'auto' or 'cpu'") from error
+        return device
+
+    def _rows(self, X: Any, *, reset: bool) -> Array:
+        check_frame(X)
+        rows = check_rows(X)
+        validate_data(self, X if rows.ndim == 2 else rows, reset=reset, skip_check_array=True)
+        return rows
+
+    def _fitted_rows(self, X: Any) -> Array:
+        check_is_fitted(self)
+        rows = self._rows(X, reset=False)
+        self.schema_.check(rows)
+        return rows
+
+    def _encoded(self, rows: Array) -> torch.Tensor:
+        return torch.from_numpy(self.schema_.encode(rows)).to(next(self.model_.parameters()).device)
+
+    def _expected_repair(self, x: torch.Tensor) -> NDArray[np.float64]:
+        model = self.model_
+        return self.schema_.decode(_in_chunks(lambda batch: model.likelihood.mean(model.repair(batch)), x))
+
+    def _decoded_repair(self, x: torch.Tensor) -> Array:
+        return self.schema_.to_raw(self._expected_repair(x))
+
+    def _score(self, logit: NDArray[np.float64]) -> NDArray[np.float64]:
+        """1 - q(y=1|x), or the rank of a likelihood among the fitted rows."""
+        return expit(-logit) if self.knots_ is None else rank_scores(logit, self.knots_)
+
+    # keeping
+
+    def save(self, folder: str | Path, *, force: bool = False) -> None:
+        """Write the fitted model to a folder: weights as safetensors, all else as JSON."""
+        check_is_fitted(self)
+        storage.save(self, Path(folder), force=force)
+
+    @classmethod
+    def load(cls, folder: str | Path) -> Cleaner:
+        """The fitted model that `save` wrote, giving the same outputs."""
+        return storage.load(cls, Path(folder))
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.required = presets.labels_needed(self.model) is not LabelsNeeded.NONE
+        tags.input_tags.three_d_array = True
+        return tags
+
+
+def _new_model(preset: Preset, schema: Schema, torso: str, seed: int) -> Model:
+    """An untrained model, its weights drawn from the seed alone."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return presets.build(preset.config, schema, torso)
+
+
+def _in_chunks(function: Callable[[torch.Tensor], torch.Tensor], x: torch.Tensor) -> NDArray[np.float64]:
+    with torch.no_grad():
+        return np.concatenate([function(chunk).double().cpu().numpy() for chunk in x.split(ROWS_AT_ONCE)])
+
+
+def _fingerprint(x: torch.Tensor, y: Labels, preset: Preset, torso: str, seed: int) -> str:
+    """What a checkpoint belongs to."""
+    digest = hashlib.sha256(repr((preset, torso, seed, torch.__version__, x.shape)).encode())
+    digest.update(x.cpu().numpy().tobytes())
+    digest.update(y.tobytes())
+    return digest.hexdigest()

@@ -1,0 +1,67 @@
+"""p(x | decoder output), cell by cell. What depends on the kind of data is here and in data/schema.py."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from unblemish.data.schema import Kind
+
+
+class Likelihood(nn.Module, ABC):
+    """Maps decoder output (B, D) to distributions of the cells."""
+
+    @abstractmethod
+    def log_prob(self, x: Tensor, output: Tensor) -> Tensor:
+        """(B, D): log p(x_d | output_d)."""
+
+    @abstractmethod
+    def mean(self, output: Tensor) -> Tensor:
+        """(B, D): the expected cells."""
+
+    @abstractmethod
+    def sample(self, output: Tensor) -> Tensor:
+        """(B, D): cells drawn at random."""
+
+
+class Bernoulli(Likelihood):
+    """x_d ~ Bernoulli(sigmoid(output_d))."""
+
+    def log_prob(self, x: Tensor, output: Tensor) -> Tensor:
+        return x * output - F.softplus(output)
+
+    def mean(self, output: Tensor) -> Tensor:
+        return output.sigmoid()
+
+    def sample(self, output: Tensor) -> Tensor:
+        return torch.bernoulli(output.sigmoid())
+
+
+class Gaussian(Likelihood):
+    """x_d ~ N(output_d, s^2), one s for all cells, learnt."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.log_variance = nn.Parameter(torch.zeros(()))
+
+    def _log_variance(self) -> Tensor:
+        return self.log_variance.clamp(-10.0, 3.0)
+
+    def log_prob(self, x: Tensor, output: Tensor) -> Tensor:
+        log_variance = self._log_variance()
+        return -0.5 * ((x - output).square() * (-log_variance).exp() + log_variance + math.log(2 * math.pi))
+
+    def mean(self, output: Tensor) -> Tensor:
+        return output
+
+    def sample(self, output: Tensor) -> Tensor:
+        return output + (0.5 * self._log_variance()).exp() * torch.randn_like(output)
+
+
+def likelihood_of(kind: Kind) -> Likelihood:
+    """The likelihood of the paper for this kind of cells."""
+    return {Kind.BINARY: Bernoulli, Kind.CONTINUOUS: Gaussian}[kind]()

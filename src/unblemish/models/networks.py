@@ -1,0 +1,159 @@
+"""The networks that models are made of: the paper's MLP, and a convolutional torso for larger images."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import NamedTuple, Protocol
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+
+class Torso(Protocol):
+    """A pair of networks between D cells and a few features. `labels` more inputs may follow the cells."""
+
+    @property
+    def features(self) -> int: ...
+
+    def encoder(self, labels: int = 0) -> nn.Module:
+        """(B, D + labels) -> (B, features), rectified."""
+
+    def decoder(self, code: int) -> nn.Module:
+        """(B, code) -> (B, D)."""
+
+
+def mlp(*sizes: int) -> nn.Sequential:
+    """Linear layers of these sizes with ReLU between them."""
+    layers: list[nn.Module] = []
+    for inputs, outputs in pairwise(sizes):
+        layers += [nn.Linear(inputs, outputs), nn.ReLU()]
+    return nn.Sequential(*layers[:-1])
+
+
+@dataclass(frozen=True)
+class Mlp:
+    """The torso of the paper: D -> 200 -> 100 -> 50, and back."""
+
+    cells: int
+    widths: tuple[int, ...] = (200, 100, 50)
+
+    @property
+    def features(self) -> int:
+        return self.widths[-1]
+
+    def encoder(self, labels: int = 0) -> nn.Module:
+        return nn.Sequential(mlp(self.cells + labels, *self.widths), nn.ReLU())
+
+    def decoder(self, code: int) -> nn.Module:
+        return mlp(code, *reversed(self.widths), self.cells)
+
+
+@dataclass(frozen=True)
+class Conv:
+    """A convolutional torso for images of at least 16x16, halving them until 4 to 7 pixels are left."""
+
+    height: int
+    width: int
+    channels: int
+    filters: int = 16
+    features: int = 128  # of the encoder's output
+
+    def __post_init__(self) -> None:
+        if min(self.height, self.width) < 16:
+            raise ValueError(
+                f"the convolutional torso needs images of 16x16 or more, not {self.height}x{self.width}; use 'mlp'"
+            )
+
+    def sizes(self) -> list[tuple[int, int]]:
+        """(height, width) from the full image down to the smallest."""
+        sizes = [(self.height, self.width)]
+        while min(sizes[-1]) >= 8:
+            sizes.append(((sizes[-1][0] + 1) // 2, (sizes[-1][1] + 1) // 2))
+        return sizes
+
+    def depth(self, level: int) -> int:
+        """Channels after so many halvings."""
+        return min(self.filters * 2 ** max(level - 1, 0), 64)
+
+    def encoder(self, labels: int = 0) -> nn.Module:
+        return _ConvEncoder(self, labels)
+
+    def decoder(self, code: int) -> nn.Module:
+        return _ConvDecoder(self, code)
+
+
+class _ConvEncoder(nn.Module):
+    def __init__(self, torso: Conv, labels: int) -> None:
+        super().__init__()
+        self.torso, self.labels = torso, labels
+        sizes = torso.sizes()
+        depths = [torso.channels + labels] + [torso.depth(level) for level in range(1, len(sizes))]
+        self.convolutions = nn.ModuleList(
+            nn.Conv2d(inputs, outputs, 3, stride=2, padding=1) for inputs, outputs in pairwise(depths)
+        )
+        height, width = sizes[-1]
+        self.head = nn.Linear(depths[-1] * height * width, torso.features)
+
+    def forward(self, x: Tensor) -> Tensor:
+        t = self.torso
+        cells, labels = x[:, : x.shape[1] - self.labels], x[:, x.shape[1] - self.labels :]
+        image = cells.view(-1, t.height, t.width, t.channels).permute(0, 3, 1, 2)
+        planes = labels[:, :, None, None].expand(-1, -1, t.height, t.width)
+        h = torch.cat([image, planes], 1)
+        for convolution in self.convolutions:
+            h = convolution(h).relu()
+        return F.relu(self.head(h.flatten(1)))
+
+
+class _ConvDecoder(nn.Module):
+    def __init__(self, torso: Conv, code: int) -> None:
+        super().__init__()
+        self.torso = torso
+        self.sizes = torso.sizes()[::-1]
+        depths = [torso.depth(level) for level in range(len(self.sizes) - 1, 0, -1)] + [torso.channels]
+        self.depth = depths[0]
+        height, width = self.sizes[0]
+        self.head = nn.Sequential(mlp(code, torso.features, self.depth * height * width), nn.ReLU())
+        self.convolutions = nn.ModuleList(
+            nn.Conv2d(inputs, outputs, 3, padding=1) for inputs, outputs in pairwise(depths)
+        )
+
+    def forward(self, code: Tensor) -> Tensor:
+        h = self.head(code).view(-1, self.depth, *self.sizes[0])
+        for level, convolution in enumerate(self.convolutions, 1):
+            # grown by copying and then convolved: any size is met exactly, and no checkerboard appears
+            h = convolution(F.interpolate(h, size=self.sizes[level]))
+            if level < len(self.convolutions):
+                h = h.relu()
+        return h.permute(0, 2, 3, 1).flatten(1)
+
+
+def noise_like(z: Tensor) -> Tensor:
+    """Standard normal noise; the one place where models draw it."""
+    return torch.randn_like(z)
+
+
+class Gaussians(NamedTuple):
+    """A normal distribution for each row, with a diagonal covariance."""
+
+    mean: Tensor  # (B, q)
+    log_variance: Tensor  # (B, q)
+
+    def sample(self) -> Tensor:
+        return self.mean + (0.5 * self.log_variance).exp() * noise_like(self.mean)
+
+
+class GaussianEncoder(nn.Module):
+    """q(z | x) = N(mean(x), variance(x))."""
+
+    def __init__(self, torso: Torso, code: int, labels: int = 0) -> None:
+        super().__init__()
+        self.body = torso.encoder(labels)
+        self.mean = nn.Linear(torso.features, code)
+        self.log_variance = nn.Linear(torso.features, code)
+
+    def forward(self, x: Tensor) -> Gaussians:
+        h = self.body(x)
+        return Gaussians(self.mean(h), self.log_variance(h))

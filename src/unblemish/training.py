@@ -1,0 +1,253 @@
+"""The only training loop: weighs the terms by schedule, steps, stops, resumes, and recovers."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save
+from torch import Tensor
+
+from unblemish.data.write import write_file
+from unblemish.errors import BadInput, Diverged
+from unblemish.models.base import Labels, Model, Terms
+from unblemish.models.recipe import Recipe
+
+MAX_RECOVERIES = 3
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Where training stands after an epoch."""
+
+    epoch: int
+    epochs: int
+    loss: float
+    terms: Mapping[str, float]  # unweighted means over the epoch
+    seconds_left: float
+    curve: list[dict[str, float]]  # loss and terms of every epoch so far
+    message: str = ""
+    phase: str = "fit"
+
+
+def train(
+    model: Model,
+    x: Tensor,
+    y: Tensor,
+    recipe: Recipe,
+    *,
+    seed: int = 0,
+    checkpoint: Path | None = None,
+    fingerprint: str = "",
+    seconds_between_checkpoints: float = 20.0,
+) -> Iterator[Progress]:
+    """Train in place, yielding after each epoch; leave at any time with a checkpoint from which it continues.
+
+    x (N, D) standardised, y (N,): 1, 0 or -1. All randomness comes from (seed, epoch), so a run that was
+    interrupted and resumed ends with the same weights, bit for bit, as one that was not. A checkpoint whose
+    `fingerprint` is another's is refused.
+    """
+    run = _Run(model, x, y, recipe, seed)
+    if checkpoint is not None and checkpoint.exists():
+        run.load(checkpoint, fingerprint)
+    good = run.state()  # the end of the last good epoch: what is checkpointed, and fallen back to
+    saved_at = started = time.monotonic()
+    first_epoch = run.epoch
+    try:
+        while run.epoch < recipe.epochs and not run.has_settled():
+            message = ""
+            terms = run.train_epoch()
+            if terms is None:
+                if run.recoveries == MAX_RECOVERIES:
+                    run.restore(good)
+                    raise Diverged(
+                        f"training met numbers that are not finite in epoch {run.epoch + 1}, also after the learning "
+                        f"rate was lowered {MAX_RECOVERIES} times; the model is as it was before. "
+                        "Check the data for extreme values, or give a lower learning rate"
+                    )
+                recoveries = run.recoveries + 1
+                run.restore(good)
+                run.recoveries = recoveries
+                message = (
+                    f"numbers that are not finite in epoch {run.epoch + 1}: back to the state before it, "
+                    f"learning rate lowered to {run.learning_rate():.2g}"
+                )
+                good = run.state()
+                terms = run.curve[-1] if run.curve else {"loss": float("nan")}
+            else:
+                run.epoch += 1
+                run.curve.append(terms)
+                good = run.state()
+            now = time.monotonic()
+            if checkpoint is not None and now - saved_at > seconds_between_checkpoints:
+                save_checkpoint(checkpoint, good, fingerprint)
+                saved_at = now
+            per_epoch = (now - started) / max(run.epoch - first_epoch, 1)
+            yield Progress(
+                epoch=run.epoch,
+                epochs=recipe.epochs,
+                loss=terms["loss"],
+                terms={name: value for name, value in terms.items() if name != "loss"},
+                seconds_left=per_epoch * (recipe.epochs - run.epoch),
+                curve=run.curve,
+                message=message,
+            )
+    except (KeyboardInterrupt, GeneratorExit):
+        run.restore(good)
+        if checkpoint is not None:
+            save_checkpoint(checkpoint, good, fingerprint)
+        raise
+    if checkpoint is not None:
+        save_checkpoint(checkpoint, good, fingerprint)
+
+
+@dataclass
+class _State:
+    tensors: dict[str, Tensor]
+    epoch: int
+    recoveries: int
+    curve: list[dict[str, float]]
+
+
+class _Run:
+    """One training run: what changes from epoch to epoch, and how."""
+
+    def __init__(self, model: Model, x: Tensor, y: Tensor, recipe: Recipe, seed: int) -> None:
+        check_trusted_set(model.labels, y.cpu().numpy())
+        self.model, self.x, self.y, self.recipe, self.seed = model, x, y.to(x.dtype), recipe, seed
+        self.trusted = int((y >= 0).sum())
+        self.epoch = self.recoveries = 0
+        self.curve: list[dict[str, float]] = []
+        self.optimiser = torch.optim.Adam(
+            model.parameters(), lr=recipe.learning_rate, weight_decay=recipe.weight_decay, fused=True
+        )
+        # Adam makes its moments at the first step; they are made now so that a state always has the same names
+        for p in model.parameters():
+            self.optimiser.state[p] = {
+                "step": torch.zeros((), device=p.device),
+                "exp_avg": torch.zeros_like(p),
+                "exp_avg_sq": torch.zeros_like(p),
+            }
+
+    def train_epoch(self) -> dict[str, float] | None:
+        """One pass over the rows; None if it met anything that is not finite."""
+        n, recipe = len(self.x), self.recipe
+        weights = {name: ramp.at(self.epoch, recipe.epochs) for name, ramp in recipe.weights.items()}
+        for group in self.optimiser.param_groups:
+            group["lr"] = self.learning_rate()
+        self.model.train()
+        totals: dict[str, Tensor] = {}
+        batches = -(-n // recipe.batch_size)
+        with torch.random.fork_rng(devices=[self.x.device] if self.x.is_cuda else []):
+            torch.manual_seed(_mix(self.seed, self.epoch, self.recoveries))
+            order = torch.randperm(n).to(self.x.device)
+            for rows in order.tensor_split(batches):  # sizes differ by one at most: no batch too small to mean much
+                x, y = self.x[rows], self.y[rows]
+                means = self.reduce(self.model.loss_terms(x, y), weights)
+                loss = torch.stack([weights.get(name, 1.0) * mean for name, mean in means.items()]).sum()
+                self.optimiser.zero_grad()
+                loss.backward()
+                self.optimiser.step()
+                for name, mean in {"loss": loss, **means}.items():  # summed where they are: no waiting for a GPU
+                    totals[name] = totals.get(name, 0.0) + mean.detach()
+        epoch_means = {name: float(total) / batches for name, total in totals.items()}
+        finite = all(torch.isfinite(p).all() for p in self.model.parameters())
+        return epoch_means if finite and abs(epoch_means["loss"]) < float("inf") else None
+
+    def reduce(self, terms: Terms, weights: Mapping[str, float]) -> dict[str, Tensor]:
+        """Unbiased estimates, from a batch, of the means over all rows and over the trusted set."""
+        means = {name: values.mean() for name, values in terms.rows.items()}
+        for name, values in terms.trusted.items():
+            means[name] = values.sum() * (len(self.x) / (len(values) * max(self.trusted, 1)))
+        for name, penalty in terms.penalties.items():
+            if weights.get(name, 1.0) > 0:
+                means[name] = penalty()
+        return means
+
+    def learning_rate(self) -> float:
+        return self.recipe.learning_rate * 0.3**self.recoveries
+
+    def has_settled(self) -> bool:
+        """Whether the loss has not improved for `patience` epochs with all weights at their top."""
+        patience = self.recipe.patience
+        if patience is None:
+            return False
+        risen = max((ramp.risen(self.recipe.epochs) for ramp in self.recipe.weights.values()), default=0.0)
+        losses = [terms["loss"] for epoch, terms in enumerate(self.curve) if epoch >= risen]
+        return len(losses) > patience and min(losses[-patience:]) >= min(losses[:-patience])
+
+    def _tensors(self) -> dict[str, Tensor]:
+        tensors = {f"model.{name}": value for name, value in self.model.state_dict().items()}
+        for name, p in self.model.named_parameters():
+            tensors |= {f"adam.{key}.{name}": value for key, value in self.optimiser.state[p].items()}
+        return tensors
+
+    def state(self) -> _State:
+        tensors = {name: value.detach().clone() for name, value in self._tensors().items()}
+        return _State(tensors, self.epoch, self.recoveries, list(self.curve))
+
+    def restore(self, state: _State) -> None:
+        with torch.no_grad():
+            for name, value in self._tensors().items():
+                value.copy_(state.tensors[name])
+        self.epoch, self.recoveries, self.curve = state.epoch, state.recoveries, list(state.curve)
+
+    def load(self, path: Path, fingerprint: str) -> None:
+        state = load_checkpoint(path, fingerprint)
+        if {n: v.shape for n, v in state.tensors.items()} != {n: v.shape for n, v in self._tensors().items()}:
+            raise BadInput(f"{path} is a checkpoint of another model; remove it to start anew")
+        self.restore(state)
+
+
+def check_trusted_set(needed: Labels, y: NDArray[np.int64]) -> None:
+    """Refuse a trusted set that a model cannot be fitted with."""
+    inliers, outliers = int((y == 1).sum()), int((y == 0).sum())
+    if needed is Labels.EVERY_ROW and inliers + outliers < len(y):
+        raise BadInput(
+            f"row {np.flatnonzero(y < 0)[0]} has no label, and this model is fully supervised: label every row, or "
+            "choose 'clsvae', which needs about ten labels of each kind"
+        )
+    if needed is not Labels.NONE and not (inliers and outliers):
+        found = f"labels of one class only ({inliers or outliers} rows)" if inliers + outliers else "no labels"
+        raise BadInput(
+            f"y has {found}; label about ten rows of each kind of inlier with 1 and ten of each kind of error with 0"
+        )
+
+
+def _mix(*numbers: int) -> int:
+    """One seed out of several, so that neighbouring seeds and epochs share no stream."""
+    mixed = 0
+    for number in numbers:
+        mixed = (mixed * 6364136223846793005 + number + 1442695040888963407) % 2**63
+    return mixed
+
+
+def save_checkpoint(path: Path, state: _State, fingerprint: str) -> None:
+    about = {
+        "epoch": state.epoch,
+        "recoveries": state.recoveries,
+        "curve": state.curve,
+        "fingerprint": fingerprint,
+    }
+    tensors = {name: value.cpu().contiguous() for name, value in state.tensors.items()}
+    write_file(path, save(tensors, {"unblemish": json.dumps(about)}))
+
+
+def load_checkpoint(path: Path, fingerprint: str) -> _State:
+    try:
+        with safe_open(path, framework="pt") as file:
+            about: dict[str, Any] = json.loads((file.metadata() or {})["unblemish"])
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except (SafetensorError, KeyError, ValueError) as error:
+        raise BadInput(f"{path} is not a checkpoint, or is damaged; remove it to start anew") from error
+    if about["fingerprint"] != fingerprint:
+        raise BadInput(f"{path} is of a fit with other data, labels or settings; remove it to start anew")
+    return _State(tensors, about["epoch"], about["recoveries"], about["curve"])

@@ -1,0 +1,89 @@
+"""How far the trusted set can be relied on: its own error rate, judged by fits that had not seen its labels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from unblemish.data.labels import INLIER, OUTLIER, UNLABELLED
+from unblemish.errors import Diverged
+from unblemish.models.base import Model
+from unblemish.models.recipe import Recipe
+from unblemish.training import Progress, train
+
+LABELS_NEEDED = 10  # of each kind; with fewer, a fold would leave too little to learn from
+SHORTER = 0.2  # the share of the epochs that a fold is trained for
+
+
+@dataclass(frozen=True)
+class TrustedError:
+    """How often trusted rows are told wrong at the threshold.
+
+    folds: into how many parts the trusted set was cut, each judged by a shorter fit that had not seen its
+    labels; 0 where labels were too few, so that the model itself judged the rows it had learnt from.
+    """
+
+    inliers_flagged: float
+    outliers_missed: float
+    folds: int
+
+    @classmethod
+    def of(cls, is_outlier: NDArray[np.bool_], y: NDArray[np.int64], folds: int) -> TrustedError | None:
+        """None if either kind has no label."""
+        inliers, outliers = y == INLIER, y == OUTLIER
+        if not (inliers.any() and outliers.any()):
+            return None
+        return cls(float(is_outlier[inliers].mean()), float(1 - is_outlier[outliers].mean()), folds)
+
+    def __str__(self) -> str:
+        how = f"{self.folds}-fold cross-validation" if self.folds else "judged on the rows it learnt from: optimistic"
+        return (
+            f"{self.inliers_flagged:.1%} of trusted inliers flagged, {self.outliers_missed:.1%} of trusted outliers "
+            f"missed ({how})"
+        )
+
+
+def best_threshold(score: NDArray[np.float64], y: NDArray[np.int64]) -> float | None:
+    """The threshold that tells the trusted set apart best, the two kinds counting alike; None without both."""
+    inliers, outliers = score[y == INLIER], score[y == OUTLIER]
+    if not (len(inliers) and len(outliers)):
+        return None
+    levels = np.unique(np.concatenate([inliers, outliers]))
+    candidates = np.concatenate([(levels[:-1] + levels[1:]) / 2, levels[-1:]])
+    right = [(inliers < t).mean() + (outliers >= t).mean() for t in candidates]
+    return float(candidates[int(np.argmax(right))])
+
+
+def folds_worth_making(y: NDArray[np.int64], wanted: int) -> int:
+    """`wanted`, or 0 where there are too few labels of either kind."""
+    return wanted if min((y == INLIER).sum(), (y == OUTLIER).sum()) >= max(LABELS_NEEDED, wanted) else 0
+
+
+def held_out_logits(
+    new_model: Callable[[int], Model], x: torch.Tensor, y: NDArray[np.int64], recipe: Recipe, folds: int, seed: int
+) -> Generator[Progress, None, NDArray[np.float64]]:
+    """Yields progress; returns the (N,) logits of trusted rows by models that had not seen their labels, else NaN."""
+    fold_of = np.full(len(y), -1)
+    rng = np.random.default_rng(seed)
+    for kind in (INLIER, OUTLIER):
+        rows = rng.permutation(np.flatnonzero(y == kind))
+        fold_of[rows] = np.arange(len(rows)) % folds
+    shorter = recipe.over(max(1, round(recipe.epochs * SHORTER)))
+    logits = np.full(len(y), np.nan)
+    for fold in range(folds):
+        held_out = fold_of == fold
+        labels = torch.from_numpy(np.where(held_out, UNLABELLED, y)).to(x.device)
+        model = new_model(seed + 1 + fold).to(x.device)
+        try:
+            for progress in train(model, x, labels, shorter, seed=seed + 1 + fold):
+                yield replace(progress, phase=f"check {fold + 1} of {folds}")
+        except Diverged:
+            pass  # its last good state judges, as it would if this were the real fit
+        rows = np.flatnonzero(held_out)
+        with torch.no_grad():
+            logits[rows] = model.inlier_logit(x[torch.from_numpy(rows)]).double().cpu().numpy()
+    return logits

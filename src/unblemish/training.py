@@ -148,8 +148,7 @@ class _Run:
         batches = -(-n // recipe.batch_size)
         with torch.random.fork_rng(devices=[self.x.device] if self.x.is_cuda else []):
             torch.manual_seed(_mix(self.seed, self.epoch, self.recoveries))
-            order = torch.randperm(n).to(self.x.device)
-            for rows in order.tensor_split(batches):  # sizes differ by one at most: no batch too small to mean much
+            for rows in self.shuffled().tensor_split(batches):  # sizes differ by one at most: no batch too small to mean much
                 x, y = self.x[rows], self.y[rows]
                 means = self.reduce(self.model.loss_terms(x, y), weights)
                 loss = torch.stack([weights.get(name, 1.0) * mean for name, mean in means.items()]).sum()
@@ -161,6 +160,21 @@ class _Run:
         epoch_means = {name: float(total) / batches for name, total in totals.items()}
         finite = all(torch.isfinite(p).all() for p in self.model.parameters())
         return epoch_means if finite and abs(epoch_means["loss"]) < float("inf") else None
+
+    def shuffled(self) -> Tensor:
+        """All rows in random order, the trusted ones evenly spaced: every batch has its share of the few there are.
+
+        Each row is as likely to be in any batch as any other, so estimates stay unbiased and vary less.
+        """
+        n, labelled = len(self.y), self.y.cpu() >= 0
+        trusted, others = torch.nonzero(labelled)[:, 0], torch.nonzero(~labelled)[:, 0]
+        places = (torch.arange(len(trusted)) * n + torch.randint(n, (1,))) // max(len(trusted), 1)
+        is_trusted_place = torch.zeros(n, dtype=torch.bool)
+        is_trusted_place[places] = True
+        order = torch.empty(n, dtype=torch.long)
+        order[is_trusted_place] = trusted[torch.randperm(len(trusted))]
+        order[~is_trusted_place] = others[torch.randperm(len(others))]
+        return order.to(self.x.device)
 
     def reduce(self, terms: Terms, weights: Mapping[str, float]) -> dict[str, Tensor]:
         """Unbiased estimates, from a batch, of the means over all rows and over the trusted set."""

@@ -87,14 +87,14 @@ def _prepare(out: Path, *, force: bool) -> None:
 
 
 def _print_figures(console: Console, model: str, figures: Figures) -> None:
-    table = Table(title=f"{model} on the test split, Synthetic-Shapes, 35 % noise, 10 labels a class")
+    table = Table(title=f"{model} on {ROWS // 10} unseen images", caption="published: mean of five (standard error)")
     table.add_column("")
     table.add_column("here", justify="right", style="bold")
-    table.add_column("published, mean of five (standard error)", justify="right")
+    table.add_column("published", justify="right")
     names = {
-        "avpr": "average precision, higher is better",
-        "smse_dirty": "SMSE of repair, dirty cells, lower is better",
-        "smse_clean": "SMSE of repair, clean cells, lower is better",
+        "avpr": "average precision (1 is best)",
+        "smse_dirty": "SMSE, dirty cells (0 is best)",
+        "smse_clean": "SMSE, clean cells (0 is best)",
     }
     published = TABLE["shapes"].get(model)
     for name, words in names.items():

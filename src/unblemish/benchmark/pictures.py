@@ -8,6 +8,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
 from unblemish.benchmark.corruption import Corrupted
@@ -86,6 +87,7 @@ def curves(file: IO[bytes], curve: list[dict[str, float]]) -> None:
         axis.tick_params(labelsize=7.5)
         axis.spines[["top", "right"]].set_visible(False)
         axis.set_xlim(0, len(curve))
+        axis.xaxis.set_major_locator(MaxNLocator(integer=True))
     for axis in list(axes)[len(names) :]:
         axis.set_visible(False)
     figure.supxlabel("epoch", fontsize=9, color=INK)
@@ -111,5 +113,5 @@ def score_histogram(
     axis.set_ylabel("rows", fontsize=9, color=INK)
     axis.tick_params(labelsize=8)
     axis.spines[["top", "right"]].set_visible(False)
-    axis.legend(fontsize=8, frameon=False, loc="upper center")
+    axis.legend(fontsize=8, frameon=False, loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=3)
     figure.savefig(file, format="png")

@@ -1,0 +1,109 @@
+"""Datasets, corruption and trusted sets against their description in the paper."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from unblemish.benchmark.corruption import UNCHANGED, Fill, corrupt, lines, trusted_labels
+from unblemish.benchmark.datasets import SHAPES, _stamp, split, synthetic_shapes
+from unblemish.benchmark.published import TABLE
+
+
+def test_lines_are_where_the_paper_has_them() -> None:
+    column, row, upper, lower = (line.cells for line in lines())
+    assert np.array_equal(np.argwhere(column), [[r, 20] for r in range(28)])
+    assert np.array_equal(np.argwhere(row), [[15, c] for c in range(28)])
+    assert np.array_equal(np.argwhere(upper), [[r, 15 - r] for r in range(16)])
+    assert np.array_equal(np.argwhere(lower), [[r, 38 - r] for r in range(11, 28)])
+
+
+def test_stamps_have_the_papers_sizes() -> None:
+    areas = {name: int(_stamp(name).sum()) for name in SHAPES}
+    assert _stamp("rectangle").shape == (12, 6)
+    assert areas["rectangle"] == 72
+    assert _stamp("disc").shape == (17, 17)
+    assert areas["disc"] == pytest.approx(np.pi * 64, rel=0.03)
+    assert areas["ellipse"] == pytest.approx(np.pi * 40, rel=0.05)
+    corners = np.array([(0, 3), (17, 0), (6, 15)])
+    (x1, y1), (x2, y2) = corners[1] - corners[0], corners[2] - corners[0]
+    assert areas["triangle"] == pytest.approx(abs(x1 * y2 - x2 * y1) / 2, rel=0.1)
+    ellipse = np.argwhere(_stamp("ellipse")) - np.mean(np.argwhere(_stamp("ellipse")), 0)
+    along = np.linalg.svd(ellipse)[2][0]
+    assert abs(along[0] * along[1]) == pytest.approx(0.5, abs=0.02), "the ellipse does not stand at 135 degrees"
+    assert along[0] * along[1] < 0
+
+
+def test_shapes_dataset() -> None:
+    data = synthetic_shapes(4000, 0.35, seed=1)
+    assert data.dirty.shape == (4000, 28, 28)
+    assert set(np.unique(data.clean)) == {0, 1}
+    for k, name in enumerate(SHAPES):
+        ours = data.clean[data.data_class == k].reshape(-1, 784)
+        assert (ours.sum(1) == _stamp(name).sum()).all(), "a shape lies partly outside"
+        assert len(ours) == pytest.approx(1000, abs=120)
+        height, width = _stamp(name).shape
+        assert len(np.unique(ours, axis=0)) > 0.7 * (29 - height) * (29 - width), "shapes do not lie everywhere"
+    assert data.is_outlier.sum() <= 1400
+    assert data.is_outlier.sum() > 1395
+
+
+def test_corruption_touches_its_cells_and_no_others() -> None:
+    data = synthetic_shapes(1000, 0.35, seed=2)
+    for k, error in enumerate(data.errors):
+        rows = data.error == k
+        assert rows.sum() == pytest.approx(350 / 4, abs=35)
+        assert (data.dirty[rows][:, error.cells] == error.value).all()
+        assert np.array_equal(data.dirty[rows][:, ~error.cells], data.clean[rows][:, ~error.cells])
+    clean = data.error == UNCHANGED
+    assert np.array_equal(data.dirty[clean], data.clean[clean])
+    assert np.array_equal(data.mask, data.dirty != data.clean)
+
+
+def test_a_corruption_that_changes_nothing_makes_no_outlier() -> None:
+    black = np.zeros((50, 4, 4))
+    data = corrupt(black, (Fill("black", np.ones((4, 4), bool), 0.0),), 0.5, seed=0)
+    assert not data.is_outlier.any()
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.integers(0, 10_000), st.sampled_from([0.15, 0.25, 0.35, 0.45]))
+def test_noise_level_and_seed(seed: int, noise: float) -> None:
+    clean = np.full((200, 3, 3), 0.5)
+    errors = (Fill("a", np.eye(3, dtype=bool), 1.0), Fill("b", np.eye(3, dtype=bool)[::-1], 0.0))
+    data = corrupt(clean, errors, noise, seed)
+    assert data.is_outlier.sum() == round(noise * 200)
+    assert np.array_equal(data.dirty, corrupt(clean, errors, noise, seed).dirty)
+    assert not np.array_equal(data.error, corrupt(clean, errors, noise, seed + 1).error)
+
+
+def test_split_has_every_row_once() -> None:
+    data = synthetic_shapes(500, seed=3)
+    parts = split(data, seed=3)
+    assert [len(part) for part in (parts.train, parts.validation, parts.test)] == [400, 50, 50]
+    rows = np.concatenate([part.dirty for part in (parts.train, parts.validation, parts.test)]).reshape(500, -1)
+    assert np.array_equal(np.sort(rows.sum(1)), np.sort(data.dirty.reshape(500, -1).sum(1)))
+    assert np.array_equal(np.unique(rows, axis=0), np.unique(data.dirty.reshape(500, -1), axis=0))
+
+
+def test_trusted_sets_are_right_and_nested() -> None:
+    data = synthetic_shapes(3000, seed=4)
+    before = None
+    for per_class in (5, 10, 25, 50):
+        y = trusted_labels(data, per_class, seed=4)
+        labelled = y >= 0
+        assert labelled.sum() == 8 * per_class
+        assert np.array_equal(y[labelled] == 0, data.is_outlier[labelled])
+        for k in range(4):
+            assert (labelled & (data.error == k)).sum() == per_class
+            assert (labelled & (data.data_class == k) & ~data.is_outlier).sum() == per_class
+        if before is not None:
+            assert (y[before] >= 0).all()
+        before = labelled
+
+
+def test_published_table_is_complete() -> None:
+    assert set(TABLE) == {"shapes", "fashion", "frey"}
+    assert all(len(models) == 6 for models in TABLE.values())

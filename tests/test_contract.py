@@ -47,9 +47,7 @@ def test_terms_are_per_row_and_finite(name: str, kind: Kind) -> None:
 
 @every_model
 @every_kind
-def test_repeated_rows_leave_per_row_terms_as_they_are(
-    name: str, kind: Kind, freeze_noise: Callable[[], None]
-) -> None:
+def test_repeated_rows_leave_per_row_terms_as_they_are(name: str, kind: Kind, freeze_noise: Callable[[], None]) -> None:
     freeze_noise()
     model = tiny_model(name, kind)
     x, y = tiny_batch(name, kind=kind)

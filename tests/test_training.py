@@ -173,9 +173,7 @@ def test_ctrl_c_in_the_middle_of_an_epoch_keeps_the_epochs_before(
 
 def test_checkpoints_are_written_along_the_way(tmp_path: Path) -> None:
     path = tmp_path / "state"
-    steps = train(
-        tiny_model("clsvae"), *tiny_batch("clsvae"), RECIPE, checkpoint=path, seconds_between_checkpoints=0.0
-    )
+    steps = train(tiny_model("clsvae"), *tiny_batch("clsvae"), RECIPE, checkpoint=path, seconds_between_checkpoints=0.0)
     next(steps)
     assert path.exists()
     assert list(tmp_path.iterdir()) == [path], "a temporary file was left"
@@ -292,5 +290,3 @@ def test_presets_weigh_only_terms_that_their_model_has(dataset: str, name: str) 
     known = {**terms.rows, **terms.trusted, **terms.penalties}
     unknown = set(recipe.weights) - set(known) - {"kl_y"}
     assert not unknown
-
-

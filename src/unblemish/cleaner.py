@@ -101,9 +101,14 @@ class Cleaner(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return self
 
     def fitting(self, X: Any, y: Any = None, *, checkpoint: str | Path | None = None) -> Iterator[Progress]:
-        """`fit` epoch by epoch: yields its progress, and may be left at any time."""
+        """`fit` epoch by epoch: yields its progress. If it is left early, the cleaner stays as it was."""
         self._check_parameters()
         rows = self._rows(X, reset=True)
+        if y is None and presets.labels_needed(self.model) is not LabelsNeeded.NONE:
+            raise BadInput(
+                f"{self.model} requires y to be passed, but the target y is None; "
+                "give 1 for rows known to be inliers, 0 for outliers, -1 for all others"
+            )
         y = check_labels(y, len(rows))
         if len(rows) == 1:
             raise BadInput("X has one row only (1 sample); a model needs many, to learn what they have in common")
@@ -115,16 +120,26 @@ class Cleaner(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         x = torch.from_numpy(schema.encode(rows)).to(device)
         model = new_model(self.seed).to(device)
 
-        self.schema_, self.preset_, self.model_ = schema, preset, model
-        self.curve_: list[dict[str, float]] = []
+        curve: list[dict[str, float]] = []
         diverged = None
         try:
-            yield from self._train(x, y, None if checkpoint is None else Path(checkpoint))
+            for progress in train(
+                model,
+                x,
+                torch.from_numpy(y).to(device),
+                preset.recipe,
+                seed=self.seed,
+                checkpoint=None if checkpoint is None else Path(checkpoint),
+                fingerprint=_fingerprint(x, y, preset, self.torso, self.seed),
+            ):
+                curve = progress.curve
+                yield progress
         except Diverged as error:
             diverged = error  # what was learnt before it is kept: it can be used and saved
-        surprise = _in_chunks(model.inlier_logit, x)
-        self.knots_ = None if model.has_classifier else rank_knots(surprise)
-        score = self._score(surprise)
+        logit = _in_chunks(model.inlier_logit, x)
+        self.schema_, self.preset_, self.model_, self.curve_ = schema, preset, model, curve
+        self.knots_ = None if model.has_classifier else rank_knots(logit)
+        score = self._score(logit)
         self.threshold_ = self._choose_threshold(score, y)
         self.trusted_error_ = TrustedError.of(score >= self.threshold_, y, folds=0)
         if diverged is not None:
@@ -135,26 +150,17 @@ class Cleaner(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             logits = yield from held_out_logits(new_model, x, y, preset.recipe, folds, self.seed)
             self.trusted_error_ = TrustedError.of(self._score(logits) >= self.threshold_, y, folds)
 
-    def _train(self, x: torch.Tensor, y: Labels, checkpoint: Path | None) -> Iterator[Progress]:
-        key = _fingerprint(x, y, self.preset_, self.torso, self.seed)
-        labels = torch.from_numpy(y).to(x.device)
-        recipe = self.preset_.recipe
-        for progress in train(self.model_, x, labels, recipe, seed=self.seed, checkpoint=checkpoint, fingerprint=key):
-            self.curve_ = progress.curve
-            yield progress
-
     # using what was fitted
 
     def clean(self, X: Any) -> Report:
         """Scores, flags and repairs of these rows."""
         rows = self._fitted_rows(X)
         x = self._encoded(rows)
-        score = self._score(_in_chunks(self.model_.inlier_logit, x))
-        return Report(rows, self._decoded_repair(x), score, self.threshold_)
+        return Report(rows, self._decoded_repair(x), self._score(self._logit(x)), self.threshold_)
 
     def outlier_score(self, X: Any) -> NDArray[np.float64]:
         """(N,) in [0, 1], higher is worse."""
-        return self._score(_in_chunks(self.model_.inlier_logit, self._encoded(self._fitted_rows(X))))
+        return self._score(self._logit(self._encoded(self._fitted_rows(X))))
 
     def predict(self, X: Any) -> NDArray[np.int64]:
         """(N,): 1 inlier, 0 outlier."""
@@ -230,6 +236,9 @@ class Cleaner(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     def _encoded(self, rows: Array) -> torch.Tensor:
         return torch.from_numpy(self.schema_.encode(rows)).to(next(self.model_.parameters()).device)
 
+    def _logit(self, x: torch.Tensor) -> NDArray[np.float64]:
+        return _in_chunks(self.model_.inlier_logit, x)
+
     def _expected_repair(self, x: torch.Tensor) -> NDArray[np.float64]:
         model = self.model_
         return self.schema_.decode(_in_chunks(lambda batch: model.likelihood.mean(model.repair(batch)), x))
@@ -252,6 +261,9 @@ class Cleaner(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     def load(cls, folder: str | Path) -> Cleaner:
         """The fitted model that `save` wrote, giving the same outputs."""
         return storage.load(cls, Path(folder))
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "threshold_")
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()

@@ -120,11 +120,10 @@ def check_rows(X: Any, name: str = "X") -> Array:
             f"{name} has shape {X.shape}; rows must be (N, D), (N, height, width) or (N, height, width, channels). "
             "Reshape your data"
         )
-    if len(X) == 0:
-        raise BadInput(f"{name} has no rows: 0 sample(s) (shape={X.shape}) while a minimum of 1 is required")
     if 0 in X.shape:
+        missing = "sample(s)" if len(X) == 0 else "feature(s)"
         raise BadInput(
-            f"{name} has rows without cells: 0 feature(s) (shape={X.shape}) while a minimum of 1 is required"
+            f"{name} has 0 {missing} (shape={X.shape}) while a minimum of 1 is required; give rows that have cells"
         )
     if X.dtype.kind == "f":
         _check_finite(X, name)

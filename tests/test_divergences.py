@@ -26,6 +26,7 @@ from unblemish.models.networks import Gaussians
 
 ALPHAS = [0.1, 0.5, 0.6, 0.95]
 ROOT = pytest.mark.parametrize("root", [False, True])
+DTYPE = pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=["float32", "float64"])
 
 
 def randn(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float64) -> Tensor:
@@ -178,7 +179,7 @@ def learn(a: Tensor, b: Tensor, root: bool) -> tuple[float, Tensor, Tensor]:
 
 
 @ROOT
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@DTYPE
 def test_points_that_coincide_have_a_value_and_a_gradient(dtype: torch.dtype, root: bool) -> None:
     a, b = randn(6, 3, dtype=dtype), randn(6, 2, seed=1, dtype=dtype)
     a, b = a[[0, 0, 1, 2, 3, 4, 5]], b[[0, 0, 1, 1, 2, 3, 4]]
@@ -199,7 +200,7 @@ SPREADLESS = {
 
 
 @ROOT
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@DTYPE
 @pytest.mark.parametrize("which", list(SPREADLESS))
 def test_a_code_without_spread_depends_on_nothing_and_teaches_nothing_infinite(
     which: str, dtype: torch.dtype, root: bool

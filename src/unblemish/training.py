@@ -148,7 +148,9 @@ class _Run:
         batches = -(-n // recipe.batch_size)
         with torch.random.fork_rng(devices=[self.x.device] if self.x.is_cuda else []):
             torch.manual_seed(_mix(self.seed, self.epoch, self.recoveries))
-            for rows in self.shuffled().tensor_split(batches):  # sizes differ by one at most: no batch too small to mean much
+            for rows in self.shuffled().tensor_split(
+                batches
+            ):  # sizes differ by one at most: no batch too small to mean much
                 x, y = self.x[rows], self.y[rows]
                 means = self.reduce(self.model.loss_terms(x, y), weights)
                 loss = torch.stack([weights.get(name, 1.0) * mean for name, mean in means.items()]).sum()

@@ -48,12 +48,12 @@ def distance_correlation(a: Tensor, b: Tensor, *, root: bool = False) -> Tensor:
     form of other texts; `root` gives its square root.
     """
     a, b = _doubly_centred_distances(a), _doubly_centred_distances(b)
-    covariance = (a * b).mean()
-    variance = (a.square().mean() * b.square().mean()).sqrt()
-    # a code with no spread at all depends on nothing
-    correlation = covariance / variance.clamp_min(torch.finfo(a.dtype).tiny ** 0.5)
-    correlation = correlation.clamp_min(torch.finfo(a.dtype).eps if root else 0.0)
-    return correlation.sqrt() if root else correlation
+    tiny = torch.finfo(a.dtype).tiny  # a code with no spread at all depends on nothing
+    spread_a, spread_b = (m.square().mean().clamp_min(tiny).sqrt() for m in (a, b))
+    correlation = (a / spread_a * (b / spread_b)).mean()
+    if not root:
+        return correlation
+    return correlation.clamp_min(torch.finfo(a.dtype).eps).sqrt()  # a root has no gradient at 0
 
 
 def _doubly_centred_distances(z: Tensor) -> Tensor:

@@ -54,9 +54,7 @@ def _preset(
     return Preset(config, Recipe(epochs, weight_decay=l2, weights=weights))
 
 
-# The authors' loss was a sum over a batch of this size, ours is a mean: what they weighed against the sum,
-# their L2 coefficient and lambda, is divided by it. (beta is a weight of labelled rows against other rows.)
-BATCH = 128
+BATCH = 128  # the authors' loss was a sum over such a batch, ours is its mean: their L2 coefficient is divided by it
 
 
 def _shapes() -> dict[str, Preset]:
@@ -69,7 +67,7 @@ def _shapes() -> dict[str, Preset]:
         "cvae": _preset(CvaeConfig(sigma=0.5), 200, kl=kl),
         "ccvae": _preset(CcvaeConfig(), 200, beta=50_000),
         "clsvae-nodc": _preset(clsvae, 200, kl=kl, beta=1000),
-        "clsvae": _preset(clsvae, 200, kl=kl, beta=1000, dc=Ramp(100 / BATCH, delay=10, ratio=0.5)),
+        "clsvae": _preset(clsvae, 200, kl=kl, beta=1000, dc=Ramp(100.0, delay=10, ratio=0.5)),
     }
 
 
@@ -84,7 +82,7 @@ def _frey() -> dict[str, Preset]:
         "cvae": _preset(CvaeConfig(sigma=0.2), 300, kl=kl),
         "ccvae": _preset(CcvaeConfig(), 300, beta=10_000),
         "clsvae-nodc": _preset(clsvae, 300, kl=kl, beta=1000),
-        "clsvae": _preset(clsvae, 300, kl=kl, beta=1000, dc=Ramp(1000 / BATCH, delay=10, ratio=0.5)),
+        "clsvae": _preset(clsvae, 300, kl=kl, beta=1000, dc=Ramp(1000.0, delay=10, ratio=0.5)),
     }
 
 
@@ -99,7 +97,7 @@ def _fashion() -> dict[str, Preset]:
         "cvae": _preset(CvaeConfig(sigma=0.5), 100, kl=Ramp(1.0, delay=5, ratio=0.2)),
         "ccvae": _preset(CcvaeConfig(), 100, beta=250_000),
         "clsvae-nodc": _preset(clsvae, 100, kl=kl, beta=100),
-        "clsvae": _preset(clsvae, 100, kl=kl, beta=100, dc=Ramp(1000 / BATCH, delay=5, ratio=0.5)),
+        "clsvae": _preset(clsvae, 100, kl=kl, beta=100, dc=Ramp(1000.0, delay=5, ratio=0.5)),
     }
 
 

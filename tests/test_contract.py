@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from conftest import tiny_batch, tiny_model
 
+from conftest import tiny_batch, tiny_model
 from unblemish.data.schema import Kind
 from unblemish.models import presets
 from unblemish.models.base import Model, Terms
@@ -108,7 +108,7 @@ def test_label_term_draws_every_labelled_row_to_its_label(name: str, freeze_nois
         with torch.no_grad():
             for parameter in model.parameters():
                 if parameter.grad is not None:
-                    parameter -= 1e-3 * parameter.grad
+                    parameter.sub_(1e-3 * parameter.grad)
         after = model.inlier_logit(x)[row].item()
         assert (after > before) if y[row] == 1 else (after < before)
 

@@ -444,8 +444,10 @@ def test_ccvae_has_the_papers_bound_though_its_style_code_is_in_closed_form(labe
     assert_allclose(shares @ loss, -(shares @ np.array(bound)), **QUADRATURE)
 
 
-# Steepness of the classifier over one deviation of q(z_c|x): how far 32 points carry, and where they no longer do
-@pytest.mark.parametrize(("steepness", "tolerance"), [(0.5, 1e-7), (1.0, 1e-7), (2.0, 1e-6), (3.0, 1e-3), (5.0, 0.02)])
+# Steepness of the classifier over one deviation of q(z_c|x): how far the grid carries
+@pytest.mark.parametrize(
+    ("steepness", "tolerance"), [(0.5, 1e-7), (1.0, 1e-7), (5.0, 1e-6), (10.0, 1e-6), (20.0, 1e-3)]
+)
 def test_ccvae_integrates_the_label_over_its_code(steepness: float, tolerance: float) -> None:
     model = make("ccvae").model
     deviation = 0.5

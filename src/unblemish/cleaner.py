@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -18,10 +18,11 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from unblemish import storage
-from unblemish.data.frames import check_frame, like
+from unblemish.data.frames import like
 from unblemish.data.labels import INLIER, OUTLIER, UNLABELLED, check_labels
 from unblemish.data.schema import Schema, check_rows
-from unblemish.errors import BadInput, Diverged
+from unblemish.data.write import check_output
+from unblemish.errors import BadInput, Diverged, check_share, check_whole, shown
 from unblemish.models import presets
 from unblemish.models.base import Labels as LabelsNeeded
 from unblemish.models.base import Model
@@ -100,44 +101,44 @@ class Cleaner(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             pass
         return self
 
-    def fitting(self, X: Any, y: Any = None, *, checkpoint: str | Path | None = None) -> Iterator[Progress]:
+    def fitting(
+        self, X: Any, y: Any = None, *, checkpoint: str | Path | None = None
+    ) -> Generator[Progress, None, None]:
         """`fit` epoch by epoch: yields its progress. If it is left early, the cleaner stays as it was."""
-        self._check_parameters()
-        rows = self._rows(X, reset=True)
+        self.check_parameters()
+        if checkpoint is not None:
+            check_output(Path(checkpoint), force=True)
+        rows = check_rows(X, at_least=2)
         if y is None and presets.labels_needed(self.model) is not LabelsNeeded.NONE:
             raise BadInput(
                 f"{self.model} requires y to be passed, but the target y is None; "
                 "give 1 for rows known to be inliers, 0 for outliers, -1 for all others"
             )
         y = check_labels(y, len(rows))
-        if len(rows) == 1:
-            raise BadInput("X has one row only (1 sample); a model needs many, to learn what they have in common")
         schema = Schema.of(rows)
         preset = self._choose_preset(schema, y)
         check_trusted_set(presets.model_class(preset.config).labels, y)
         new_model = partial(_new_model, preset, schema, self.torso)
         device = self._device()
         x = torch.from_numpy(schema.encode(rows)).to(device)
-        model = new_model(self.seed).to(device)
+        model = new_model(int(self.seed)).to(device)
 
-        curve: list[dict[str, float]] = []
         diverged = None
         try:
-            for progress in train(
+            curve = yield from train(
                 model,
                 x,
                 torch.from_numpy(y).to(device),
                 preset.recipe,
-                seed=self.seed,
+                seed=int(self.seed),
                 checkpoint=None if checkpoint is None else Path(checkpoint),
-                fingerprint=_fingerprint(x, y, preset, self.torso, self.seed),
-            ):
-                curve = progress.curve
-                yield progress
+                fingerprint=_fingerprint(x, y, preset, self.torso, int(self.seed)),
+            )
         except Diverged as error:
-            diverged = error  # what was learnt before it is kept: it can be used and saved
+            diverged, curve = error, error.curve  # what was learnt before is kept: it can be used and saved
         logit = _in_chunks(model.inlier_logit, x)
         self.schema_, self.preset_, self.model_, self.curve_ = schema, preset, model, curve
+        self._check_columns(X, rows, reset=True)
         self.knots_ = None if model.has_classifier else rank_knots(logit)
         score = self._score(logit)
         self.threshold_ = self._choose_threshold(score, y)
@@ -147,7 +148,7 @@ class Cleaner(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
         folds = folds_worth_making(y, self.folds) if model.has_classifier else 0
         if folds:
-            logits = yield from held_out_logits(new_model, x, y, preset.recipe, folds, self.seed)
+            logits = yield from held_out_logits(new_model, x, y, preset.recipe, folds, int(self.seed))
             self.trusted_error_ = TrustedError.of(self._score(logits) >= self.threshold_, y, folds)
 
     # using what was fitted
@@ -180,17 +181,26 @@ class Cleaner(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
     # parts of the above
 
-    def _check_parameters(self) -> None:
+    def check_parameters(self) -> None:
+        """Refuse settings that no data could be fitted with."""
         if self.model not in presets.NAMES:
-            raise BadInput(f"model is {self.model!r}; choose one of {', '.join(presets.NAMES)}")
-        if isinstance(self.preset, str) and self.preset not in presets.PAPER:
-            raise BadInput(f"preset is {self.preset!r}; choose {', '.join(presets.PAPER)}, or None")
-        if self.epochs is not None and self.epochs < 1:
-            raise BadInput(f"epochs is {self.epochs}; give 1 or more")
-        if self.threshold is not None and not 0 <= self.threshold <= 1:
-            raise BadInput(f"threshold is {self.threshold}; give a number from 0 to 1")
-        if self.folds < 0 or self.folds == 1:
-            raise BadInput(f"folds is {self.folds}; give 2 or more, or 0 for no cross-validation")
+            raise BadInput(f"model is {shown(self.model)}; choose one of {', '.join(presets.NAMES)}")
+        if isinstance(self.preset, Preset):
+            if type(self.preset.config) is not type(presets.PAPER["shapes"][self.model].config):
+                kind = type(self.preset.config).__name__
+                raise BadInput(f"preset holds a {kind}, which is not for {self.model}; choose another model or preset")
+        elif self.preset is not None and self.preset not in presets.PAPER:
+            raise BadInput(f"preset is {shown(self.preset)}; choose {', '.join(presets.PAPER)}, or None")
+        if self.torso not in ("mlp", "conv"):
+            raise BadInput(f"torso is {shown(self.torso)}; choose 'mlp' or 'conv'")
+        if self.epochs is not None:
+            check_whole("epochs", self.epochs, least=1)
+        if self.threshold is not None:
+            check_share("threshold", self.threshold)
+        check_whole("folds", self.folds, least=0)
+        if self.folds == 1:
+            raise BadInput("folds is 1; give 2 or more, or 0 for no cross-validation")
+        check_whole("seed", self.seed, least=0)
 
     def _choose_preset(self, schema: Schema, y: Labels) -> Preset:
         if isinstance(self.preset, Preset):
@@ -200,7 +210,7 @@ class Cleaner(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         else:
             preset = presets.default(self.model, schema, len(y), int((y != UNLABELLED).sum()))
         if self.epochs is not None:
-            preset = replace(preset, recipe=preset.recipe.over(self.epochs))
+            preset = replace(preset, recipe=preset.recipe.over(int(self.epochs)))
         return replace(preset, config=presets.with_imbalance(preset.config, y))
 
     def _choose_threshold(self, score: NDArray[np.float64], y: Labels) -> float:
@@ -216,20 +226,26 @@ class Cleaner(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             return torch.device("cuda" if torch.cuda.is_available() else "cpu")
         try:
             device = torch.device(self.device)
-            torch.empty(0, device=device)
-        except (RuntimeError, AssertionError) as error:
-            raise BadInput(f"device is {self.device!r}, which is not to be had here; use 'auto' or 'cpu'") from error
+            torch.zeros(1, device=device).cpu()
+        except (RuntimeError, AssertionError, TypeError, NotImplementedError) as error:
+            raise BadInput(
+                f"device is {shown(self.device)}, which is not to be had here; use 'auto' or 'cpu'"
+            ) from error
         return device
 
-    def _rows(self, X: Any, *, reset: bool) -> Array:
-        check_frame(X)
-        rows = check_rows(X)
-        validate_data(self, X if rows.ndim == 2 else rows, reset=reset, skip_check_array=True)
-        return rows
+    def _check_columns(self, X: Any, rows: Array, *, reset: bool) -> None:
+        """scikit-learn's own check of the number of columns and their names."""
+        try:
+            validate_data(self, X if rows.ndim == 2 else rows, reset=reset, skip_check_array=True)
+        except (ValueError, TypeError) as error:
+            reason = " ".join(str(error).split())[:250].rstrip(".")
+            raise BadInput(f"{reason}; give X with the columns that the model was fitted on, in their order") from error
 
     def _fitted_rows(self, X: Any) -> Array:
         check_is_fitted(self)
-        rows = self._rows(X, reset=False)
+        rows = check_rows(X)
+        if rows.ndim == 2 and len(self.schema_.shape) == 1:
+            self._check_columns(X, rows, reset=False)
         self.schema_.check(rows)
         return rows
 

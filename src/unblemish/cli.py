@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn, Optional
 
 import typer
 
 from unblemish import __version__
-from unblemish.errors import BadInput, Diverged
+from unblemish.errors import BadInput, Diverged, check_share
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -87,12 +87,14 @@ def fit(
     """
     from unblemish.data.labels import read_labels
     from unblemish.data.read import read_array
+    from unblemish.data.schema import check_rows
     from unblemish.data.write import check_output
 
-    X = read_array(data, array)
+    X = check_rows(read_array(data, array), str(data), at_least=2)
     y = read_labels(labels, len(X))
-    check_output(out, force=force)
-    checkpoint = out.with_name(f"{out.name}.checkpoint")
+    place = out.absolute()
+    check_output(place, force=force, folder=True)
+    checkpoint = place.with_name(f"{place.name}.checkpoint")
 
     from unblemish.cleaner import Cleaner
     from unblemish.progress import bar
@@ -100,10 +102,14 @@ def fit(
     cleaner = Cleaner(model, epochs=epochs, torso=torso, folds=folds, seed=seed, device=device)
     if force:
         checkpoint.unlink(missing_ok=True)
-    with _stopping("run the same command again to go on from there"):
-        for _ in bar(cleaner.fitting(X, y, checkpoint=checkpoint)):
+    with (
+        _naming(data, labels),
+        _stopping("run the same command again to go on from there"),
+        closing(bar(cleaner.fitting(X, y, checkpoint=checkpoint))) as steps,
+    ):
+        for _ in steps:
             pass
-    cleaner.save(out, force=force)
+    cleaner.save(place, force=force)
     checkpoint.unlink(missing_ok=True)
     console = _console()
     console.print(f"Saved to {out}. Next:  unblemish clean {data} --model {out} --out clean.npy", soft_wrap=True)
@@ -128,25 +134,29 @@ def clean(
     Beside OUT.npy it writes OUT.scores.csv, a line a row, and OUT.patch.npz, every value changed with what it was.
     """
     from unblemish.data.read import read_array
+    from unblemish.data.schema import check_rows
     from unblemish.data.write import cannot_write, check_output, scores_csv, write_array, writing
 
     if out.suffix != ".npy":
-        raise BadInput(f"{out} does not end in .npy; the clean data are written as such a file")
-    X = read_array(data, array)
-    places = [out.with_suffix(".scores.csv"), out.with_suffix(".patch.npz"), out]
+        raise BadInput(f"{out} does not end in .npy; choose a name that does, for the clean data")
+    X = check_rows(read_array(data, array), str(data))
+    places = [out, out.with_suffix(".scores.csv"), out.with_suffix(".patch.npz")]
     for place in places:
         check_output(place, force=force)
-    if out.exists() and out.samefile(data):
-        raise BadInput(f"{out} is the input itself, which is never changed; choose another name")
+        _spare_inputs(place, data)
+    if threshold is not None:
+        check_share("threshold", threshold)
 
     from unblemish.cleaner import Cleaner
 
-    report = Cleaner.load(model).clean(X)
+    cleaner = Cleaner.load(model)
+    with _naming(data):
+        report = cleaner.clean(X)
     if threshold is not None:
         report = report.at(threshold)
     changed = report.changed.reshape(len(X), -1).sum(1)
     try:
-        with writing(*places) as (scores, patch, cleaned):
+        with writing(*places) as (cleaned, scores, patch):
             scores.write(scores_csv(report.outlier_score, report.is_outlier, changed))
             report.patch().write(patch)
             write_array(cleaned, report.repaired)
@@ -157,7 +167,7 @@ def clean(
         console.print("[bold yellow]Nothing was changed:[/] no row reaches the threshold, or repairs are the rows.")
     console.print(
         f"{int(report.is_outlier.sum()):,} of {len(X):,} rows are outliers at threshold {report.threshold:g}; "
-        f"{int(changed.sum()):,} cells changed. Wrote {out}, {places[0].name} and {places[1].name}.",
+        f"{int(changed.sum()):,} cells changed. Wrote {out}, {places[1].name} and {places[2].name}.",
         soft_wrap=True,
     )
 
@@ -175,10 +185,10 @@ def info(model: Annotated[Path, typer.Argument(help="The folder that 'fit' wrote
     table = Table(show_header=False, box=None)
     table.add_column(style="bold")
     rows = {
-        "model": f"{about.parameters['model']} ({values})",
+        "model": f"{about.parameters.model} ({values})",
         "rows": f"{' x '.join(map(str, schema.shape))} {schema.kind} cells, {schema.dtype}, "
         f"from {schema.low:g} to {schema.high:g}",
-        "training": f"{len(about.curve)} epochs, batches of {recipe.batch_size}, seed {about.parameters['seed']}",
+        "training": f"{len(about.curve)} epochs, batches of {recipe.batch_size}, seed {about.parameters.seed}",
         "last loss": f"{about.curve[-1]['loss']:.4g}" if about.curve else "not trained",
         "threshold": f"{about.threshold:g}",
         "trusted set": str(about.trusted_error or "no labels of both kinds"),
@@ -203,6 +213,22 @@ def _stopping(next_step: str) -> Iterator[None]:
     except KeyboardInterrupt:
         typer.echo(f"Stopped; {next_step}.", err=True)
         raise typer.Exit(130) from None
+
+
+def _spare_inputs(place: Path, *inputs: Path) -> None:
+    """Not even --force replaces what was given to read."""
+    for source in inputs:
+        if place.exists() and place.samefile(source):
+            raise BadInput(f"{place.name} is the input {source}, which is never changed; choose another name")
+
+
+@contextmanager
+def _naming(*files: Path) -> Iterator[None]:
+    """The library speaks of X and y; here they are files."""
+    try:
+        yield
+    except BadInput as error:
+        raise BadInput(f"{' with '.join(map(str, files))}: {error}") from error
 
 
 def _fail(message: str, code: int) -> NoReturn:

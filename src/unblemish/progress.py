@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterable
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
+from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn
 from rich.progress import Progress as Bar
 
 if TYPE_CHECKING:
@@ -15,12 +16,14 @@ if TYPE_CHECKING:
 SHORT = {"reconstruction": "rec", "cross_entropy": "labels", "dependence": "dc", "kl_z": "kl z", "kl_y": "kl y"}
 
 
-def bar(steps: Iterator[Progress], console: Console | None = None) -> Iterator[Progress]:
+def bar(steps: Generator[Progress, None, None], console: Console | None = None) -> Generator[Progress, None, None]:
     """The same steps, drawn as they pass. Where there is no terminal, a line ten times a phase."""
     console = console or Console(stderr=True)
-    if not console.is_terminal:
-        yield from _lines(steps, console)
-        return
+    with closing(steps):  # whoever stops looking stops the work, there and then
+        yield from _drawn(steps, console) if console.is_terminal else _lines(steps, console)
+
+
+def _drawn(steps: Iterable[Progress], console: Console) -> Generator[Progress, None, None]:
     columns = (
         TextColumn("{task.description:<12}"),
         BarColumn(bar_width=20),
@@ -28,27 +31,24 @@ def bar(steps: Iterator[Progress], console: Console | None = None) -> Iterator[P
         TextColumn("{task.fields[left]:>7} left  {task.fields[terms]}", style="dim"),
     )
     with Bar(*columns, console=console) as drawn:
-        task, phase = None, ""
+        tasks: dict[str, TaskID] = {}
         for step in steps:
-            if step.phase != phase:
-                phase = step.phase
-                task = drawn.add_task(phase, total=step.epochs, terms="", left="")
+            if step.phase not in tasks:
+                tasks[step.phase] = drawn.add_task(step.phase, total=step.epochs, terms="", left="")
             if step.message:
                 drawn.console.print(step.message, style="yellow")
-            assert task is not None
-            drawn.update(task, completed=step.epoch, terms=terms_line(step), left=clock(step.seconds_left))
+            drawn.update(tasks[step.phase], completed=step.epoch, terms=terms_line(step), left=clock(step.seconds_left))
             yield step
-            if step.epoch == step.epochs:
-                drawn.update(task, completed=step.epoch, total=step.epoch, left="0:00")
 
 
-def _lines(steps: Iterator[Progress], console: Console) -> Iterator[Progress]:
+def _lines(steps: Iterable[Progress], console: Console) -> Generator[Progress, None, None]:
     for step in steps:
         if step.message:
-            console.print(step.message)
+            console.print(step.message, soft_wrap=True)
         if step.epoch % max(step.epochs // 10, 1) == 0 or step.epoch == step.epochs:
             left = clock(step.seconds_left)
-            console.print(f"{step.phase}: epoch {step.epoch} of {step.epochs}, {left} left, {terms_line(step)}")
+            text = f"{step.phase}: epoch {step.epoch} of {step.epochs}, {left} left, {terms_line(step)}"
+            console.print(text, soft_wrap=True)
         yield step
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unblemish.data.write import Patch
-from unblemish.errors import BadInput
+from unblemish.errors import check_share
 
 Array = NDArray[Any]
 
@@ -46,8 +46,7 @@ class Report:
 
     def at(self, threshold: float) -> Report:
         """The same with another threshold. Nothing is computed again."""
-        if not 0 <= threshold <= 1:
-            raise BadInput(f"threshold is {threshold}; give a number from 0 to 1")
+        check_share("threshold", threshold)
         return replace(self, threshold=float(threshold))
 
     def patch(self) -> Patch:

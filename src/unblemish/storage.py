@@ -55,6 +55,22 @@ class StoredPreset(BaseModel):
         return Preset(config, self.recipe)
 
 
+class Parameters(BaseModel):
+    """What a cleaner was made with, save for a preset of the user's own."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    model: str
+    preset: str | None = None
+    epochs: int | None
+    torso: str
+    threshold: float | None
+    folds: int
+    seed: int
+    device: str
+    verbose: bool
+
+
 class About(BaseModel):
     """What model.json says."""
 
@@ -63,7 +79,7 @@ class About(BaseModel):
     format_version: int
     weights: str = Field(pattern=r"^weights-[0-9a-f]{16}\.safetensors$")
     sha256: str
-    parameters: dict[str, Any]
+    parameters: Parameters
     parameter_preset: StoredPreset | None
     schema_: Schema = Field(alias="schema")
     preset: StoredPreset
@@ -77,20 +93,21 @@ class About(BaseModel):
 
 def save(cleaner: Cleaner, folder: Path, *, force: bool = False) -> None:
     """Write the weights under a name of their own, then model.json that names them: whole or not at all."""
-    check_output(folder, force=force)
+    folder = folder.absolute()
+    check_output(folder, force=force, folder=True)
     tensors = {name: value.cpu().contiguous() for name, value in cleaner.model_.state_dict().items()}
     if cleaner.knots_ is not None:
         tensors[RANKS] = torch.from_numpy(cleaner.knots_)
     weights = save_tensors(tensors)
     digest = hashlib.sha256(weights).hexdigest()
-    parameters = cleaner.get_params(deep=False)
+    parameters = cleaner.get_params(deep=False) | {"device": str(cleaner.device), "verbose": bool(cleaner.verbose)}
     own_preset = parameters.pop("preset") if isinstance(parameters["preset"], Preset) else None
     names = getattr(cleaner, "feature_names_in_", None)
     about = About(
         format_version=FORMAT,
         weights=f"weights-{digest[:16]}.safetensors",
         sha256=digest,
-        parameters=parameters,
+        parameters=Parameters(**parameters),
         parameter_preset=None if own_preset is None else StoredPreset.of(own_preset),
         schema=cleaner.schema_,
         preset=StoredPreset.of(cleaner.preset_),
@@ -124,10 +141,14 @@ def _create(folder: Path, name: str, weights: bytes, text: bytes) -> None:
 
 
 def _replace(folder: Path, name: str, weights: bytes, text: bytes) -> None:
-    if not folder.is_dir():
-        raise BadInput(f"{folder} is a file and not a folder; choose another name")
+    kept = (folder / name).exists()
     write_file(folder / name, weights)
-    write_file(folder / ABOUT, text)  # from here on the folder holds the new model, until here the old one
+    try:
+        write_file(folder / ABOUT, text)  # from here on the folder holds the new model, until here the old one
+    except BaseException:
+        if not kept:
+            (folder / name).unlink()
+        raise
     for old in folder.glob("weights-*.safetensors"):
         if old.name != name:
             old.unlink()
@@ -145,8 +166,7 @@ def read_about(folder: Path) -> About:
     except (ValueError, TypeError, KeyError) as error:
         raise damaged from error
     if newer:
-        wrote = raw.get("libraries", {}).get("unblemish", "a newer version")
-        raise BadInput(f"{folder} was written by unblemish {wrote}, which is newer than this one; upgrade to read it")
+        raise BadInput(f"{folder} was written by a version of unblemish newer than this one; upgrade to read it")
     try:
         about = About.model_validate(raw)
         about.preset.restored()
@@ -167,7 +187,7 @@ def load(kind: type[Cleaner], folder: Path) -> Cleaner:
         tensors = load_tensors(content)
     except (OSError, SafetensorError) as error:
         raise damaged from error
-    parameters = dict(about.parameters)
+    parameters = about.parameters.model_dump()
     if about.parameter_preset is not None:
         parameters["preset"] = about.parameter_preset.restored()
     cleaner = kind(**parameters)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
-from unblemish.data.write import write_file
+from unblemish.data.write import cannot_write, write_file
 from unblemish.errors import BadInput, Diverged
 from unblemish.models.base import Labels, Model, Terms
 from unblemish.models.recipe import Recipe
@@ -33,7 +33,6 @@ class Progress:
     loss: float
     terms: Mapping[str, float]  # unweighted means over the epoch
     seconds_left: float
-    curve: list[dict[str, float]]  # loss and terms of every epoch so far
     message: str = ""
     phase: str = "fit"
 
@@ -48,12 +47,12 @@ def train(
     checkpoint: Path | None = None,
     fingerprint: str = "",
     seconds_between_checkpoints: float = 20.0,
-) -> Iterator[Progress]:
+) -> Generator[Progress, None, list[dict[str, float]]]:
     """Train in place, yielding after each epoch; leave at any time with a checkpoint from which it continues.
 
     x (N, D) standardised, y (N,): 1, 0 or -1. All randomness comes from (seed, epoch), so a run that was
     interrupted and resumed ends with the same weights, bit for bit, as one that was not. A checkpoint whose
-    `fingerprint` is another's is refused.
+    `fingerprint` is another's is refused. Returns the loss and terms of every epoch, also those before a resume.
     """
     run = _Run(model, x, y, recipe, seed)
     if checkpoint is not None and checkpoint.exists():
@@ -71,7 +70,8 @@ def train(
                     raise Diverged(
                         f"training met numbers that are not finite in epoch {run.epoch + 1}, also after the learning "
                         f"rate was lowered {MAX_RECOVERIES} times; the model is as it was before. "
-                        "Check the data for extreme values, or give a lower learning rate"
+                        "Check the data for extreme values, or give a lower learning rate",
+                        run.curve,
                     )
                 recoveries = run.recoveries + 1
                 run.restore(good)
@@ -97,7 +97,6 @@ def train(
                 loss=terms["loss"],
                 terms={name: value for name, value in terms.items() if name != "loss"},
                 seconds_left=per_epoch * (recipe.epochs - run.epoch),
-                curve=run.curve,
                 message=message,
             )
     except (KeyboardInterrupt, GeneratorExit):
@@ -107,6 +106,7 @@ def train(
         raise
     if checkpoint is not None:
         save_checkpoint(checkpoint, good, fingerprint)
+    return run.curve
 
 
 @dataclass
@@ -254,7 +254,10 @@ def save_checkpoint(path: Path, state: _State, fingerprint: str) -> None:
         "fingerprint": fingerprint,
     }
     tensors = {name: value.cpu().contiguous() for name, value in state.tensors.items()}
-    write_file(path, save(tensors, {"unblemish": json.dumps(about)}))
+    try:
+        write_file(path, save(tensors, {"unblemish": json.dumps(about)}))
+    except OSError as error:
+        raise cannot_write(path, error) from error
 
 
 def load_checkpoint(path: Path, fingerprint: str) -> _State:
@@ -262,7 +265,7 @@ def load_checkpoint(path: Path, fingerprint: str) -> _State:
         with safe_open(path, framework="pt") as file:
             about: dict[str, Any] = json.loads((file.metadata() or {})["unblemish"])
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except (SafetensorError, KeyError, ValueError) as error:
+    except (SafetensorError, KeyError, ValueError, OSError) as error:
         raise BadInput(f"{path} is not a checkpoint, or is damaged; remove it to start anew") from error
     if about["fingerprint"] != fingerprint:
         raise BadInput(f"{path} is of a fit with other data, labels or settings; remove it to start anew")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
 
@@ -36,18 +37,20 @@ def run(
 ) -> Figures:
     """Make the data, fit on its training split, score on its test split, print and draw."""
     console = console or Console()
+    cleaner = Cleaner(model, preset="shapes", epochs=epochs, folds=0, seed=seed)
+    cleaner.check_parameters()
     _prepare(out, force=force)
     parts = split(synthetic_shapes(rows, NOISE, seed), seed)
     y = labels_for(model, parts.train, LABELS, seed)
-    cleaner = Cleaner(model, preset="shapes", epochs=epochs, folds=0, seed=seed)
     console.print(
         f"[bold]Synthetic-Shapes[/]: {rows} images, {NOISE:.0%} crossed by one of four lines; fitting {model} on "
         f"{len(parts.train)} of them, {int((y >= 0).sum())} labelled",
         soft_wrap=True,
     )
     started = time.monotonic()
-    for _ in bar(cleaner.fitting(parts.train.dirty, y), console):
-        pass
+    with closing(bar(cleaner.fitting(parts.train.dirty, y), console)) as steps:
+        for _ in steps:
+            pass
     seconds = time.monotonic() - started
     figures = evaluate(cleaner, parts.test)
     report = cleaner.clean(parts.test.dirty)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from unblemish.errors import BadInput
+from unblemish.errors import BadInput, listed, shown
 
 INLIER, OUTLIER, UNLABELLED = 1, 0, -1
 WORDS = {"inlier": INLIER, "1": INLIER, "outlier": OUTLIER, "0": OUTLIER}
@@ -19,11 +19,14 @@ def check_labels(y: Any, rows: int) -> NDArray[np.int64]:
     """y as (N,) of 1, 0 and -1, or one sentence that says why not. None means that no row is labelled."""
     if y is None:
         return np.full(rows, UNLABELLED)
-    y = np.asarray(y)
+    try:
+        y = np.asarray(y)
+    except ValueError as error:
+        raise BadInput("y has rows of different lengths; give one label a row, -1 for unlabelled") from error
     if y.shape != (rows,):
         raise BadInput(f"y has shape {y.shape}, but X has {rows} rows; give one label a row, -1 for unlabelled")
     if y.dtype.kind not in "buif":
-        raise BadInput(f"y holds {y.dtype}; give numbers: 1 inlier, 0 outlier, -1 unlabelled")
+        raise BadInput(f"y holds {y.dtype} values; give numbers: 1 inlier, 0 outlier, -1 unlabelled")
     strange = ~np.isin(y, (INLIER, OUTLIER, UNLABELLED))
     if strange.any():
         row = int(np.flatnonzero(strange)[0])
@@ -40,9 +43,7 @@ def read_labels(path: Path, rows: int) -> NDArray[np.int64]:
             reader = csv.DictReader(file)
             names = [name.strip().lower() for name in reader.fieldnames or []]
             if not {"row", "label"} <= set(names):
-                raise BadInput(
-                    f"{path} has the columns {', '.join(names) or 'none'}; it needs row and label in its first line"
-                )
+                raise BadInput(f"{path} has the columns {listed(names)}; it needs row and label in its first line")
             reader.fieldnames = names
             for record in reader:
                 row, label = _parse(path, reader.line_num, record, rows)
@@ -62,9 +63,9 @@ def read_labels(path: Path, rows: int) -> NDArray[np.int64]:
 def _parse(path: Path, line: int, record: dict[str, Any], rows: int) -> tuple[int, int]:
     text, word = (record["row"] or "").strip(), (record["label"] or "").strip().lower()
     if not (text.isascii() and text.isdigit()):
-        raise BadInput(f"{path}, line {line}: row is {text!r}; give a whole number from 0 to {rows - 1}")
-    if int(text) >= rows:
-        raise BadInput(f"{path}, line {line}: there is no row {text}; the data has rows 0 to {rows - 1}")
+        raise BadInput(f"{path}, line {line}: row is {shown(text)}; give a whole number from 0 to {rows - 1}")
+    if len(text) > 18 or int(text) >= rows:
+        raise BadInput(f"{path}, line {line}: there is no row {text[:40]}; the data has rows 0 to {rows - 1}")
     if word not in WORDS:
-        raise BadInput(f"{path}, line {line}: label is {word!r}; use inlier or outlier, 1 or 0")
+        raise BadInput(f"{path}, line {line}: label is {shown(word)}; use inlier or outlier, 1 or 0")
     return int(text), WORDS[word]

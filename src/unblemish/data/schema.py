@@ -9,9 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict
 
+from unblemish.data.frames import check_frame
 from unblemish.errors import BadInput
 
 Array = NDArray[Any]
+
+HUGE = 1e150  # the square of anything larger is infinite
+FAR = 1e18  # the same for standardised cells, which are float32
 
 
 class Kind(StrEnum):
@@ -91,8 +95,14 @@ class Schema(BaseModel):
 
     def encode(self, X: Array) -> NDArray[np.float32]:
         """(N, *shape) raw -> (N, D) standardised."""
-        flat = X.reshape(len(X), -1).astype(np.float64)
-        return ((flat - np.array(self.mean)) / np.array(self.scale)).astype(np.float32)
+        flat = (X.reshape(len(X), -1).astype(np.float64) - np.array(self.mean)) / np.array(self.scale)
+        if np.abs(flat).max(initial=0) > FAR:
+            row, cell = np.argwhere(np.abs(flat) > FAR)[0]
+            raise BadInput(
+                f"X holds {X[row].reshape(-1)[cell]:g} in row {row}, cell {cell}, too far from what the model was "
+                "fitted on to compute with; replace it, or leave the row out"
+            )
+        return flat.astype(np.float32)
 
     def decode(self, encoded: NDArray[Any]) -> NDArray[np.float64]:
         """(N, D) standardised -> (N, *shape) raw, unrounded."""
@@ -105,15 +115,24 @@ class Schema(BaseModel):
             values = np.where(values > (self.low + self.high) / 2, self.high, self.low)
         values = values.clip(self.low, self.high)
         dtype = np.dtype(self.dtype)
-        return (values if dtype.kind == "f" else values.round()).astype(dtype)
+        if dtype.kind not in "iu":
+            return values.astype(dtype)
+        rounded, top = values.round(), np.iinfo(dtype).max
+        return np.where(rounded >= float(top), top, rounded.clip(max=np.nextafter(float(top), 0)).astype(dtype))
 
 
-def check_rows(X: Any, name: str = "X") -> Array:
+def check_rows(X: Any, name: str = "X", *, at_least: int = 1) -> Array:
     """X as an array of rows that can be used, or one sentence that says why not."""
     if type(X).__module__.startswith("scipy.sparse"):
         raise BadInput(f"{name} is a sparse matrix, which is not supported; convert it with {name}.toarray()")
-    X = np.asarray(X)
-    if X.dtype.kind not in "buif":
+    if isinstance(X, np.ma.MaskedArray):
+        raise BadInput(f"{name} is a masked array; replace what the mask hides with {name}.filled(value)")
+    check_frame(X, name)
+    try:
+        X = np.asarray(X)
+    except ValueError as error:
+        raise BadInput(f"{name} has rows of different lengths; give an array of numbers") from error
+    if X.dtype.kind not in "buif" or X.dtype.itemsize > 8:
         raise BadInput(f"{name} holds {_dtype_words(X)}; give an array of numbers (uint8, bool, float32 or float64)")
     if X.ndim < 2 or X.ndim > 4:
         raise BadInput(
@@ -125,6 +144,8 @@ def check_rows(X: Any, name: str = "X") -> Array:
         raise BadInput(
             f"{name} has 0 {missing} (shape={X.shape}) while a minimum of 1 is required; give rows that have cells"
         )
+    if len(X) < at_least:
+        raise BadInput(f"{name} has one row only (1 sample); give many, to learn what they have in common")
     if X.dtype.kind == "f":
         _check_finite(X, name)
     return X
@@ -133,17 +154,20 @@ def check_rows(X: Any, name: str = "X") -> Array:
 def _dtype_words(X: Array) -> str:
     if X.dtype.kind == "c":
         return "complex numbers (Complex data not supported)"
-    return {"O": "objects", "U": "text", "S": "bytes", "M": "dates", "m": "durations"}.get(X.dtype.kind, str(X.dtype))
+    words = {"O": "objects", "U": "text", "S": "bytes", "M": "dates", "m": "durations", "V": "records"}
+    return words.get(X.dtype.kind, str(X.dtype))
 
 
 def _check_finite(X: Array, name: str, rows_at_once: int = 65536) -> None:
     for start in range(0, len(X), rows_at_once):
-        finite = np.isfinite(X[start : start + rows_at_once].reshape(min(rows_at_once, len(X) - start), -1))
-        if not finite.all():
-            row, cell = np.argwhere(~finite)[0]
-            value = X[start + row].reshape(-1)[cell]
-            word = "NaN" if np.isnan(value) else "infinity (inf)"
+        part = X[start : start + rows_at_once]
+        flat = part.reshape(len(part), -1)
+        usable = np.isfinite(flat) & (np.abs(flat) < min(HUGE, float(np.finfo(X.dtype).max)))
+        if not usable.all():
+            row, cell = np.argwhere(~usable)[0]
+            value = float(part[row].reshape(-1)[cell])
+            word = "NaN" if np.isnan(value) else "infinity (inf)" if np.isinf(value) else f"{value:g}"
             raise BadInput(
                 f"{name} holds {word} in row {start + row}, cell {cell}; "
-                "replace missing and infinite cells by numbers, or leave such rows out"
+                "replace missing, infinite and enormous cells by numbers, or leave such rows out"
             )

@@ -6,6 +6,8 @@ import csv
 import io
 import os
 import secrets
+import zipfile
+import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -15,7 +17,7 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from unblemish.errors import BadInput
+from unblemish.errors import BadInput, shown
 
 Array = NDArray[Any]
 
@@ -42,28 +44,31 @@ def write_file(path: Path, content: bytes) -> None:
         file.write(content)
 
 
-def check_output(path: Path, *, force: bool = False) -> None:
+def check_output(path: Path, *, force: bool = False, folder: bool = False) -> None:
     """Refuse, before any work is done, a place that cannot be written to or holds something already."""
-    if path.exists() and not force:
-        raise BadInput(f"{path} exists; choose another name, or give --force (force=True) to replace it")
-    folder = path.absolute().parent
-    if not folder.is_dir():
-        raise BadInput(f"{folder} is not a folder, so {path.name} cannot be written there; make it first")
-    probe = folder / f".{path.name}.{secrets.token_hex(4)}.tmp"
+    parent = path.absolute().parent
+    if not parent.is_dir():
+        raise BadInput(f"{parent} is not a folder, so {shown(path.name)} cannot be written there; make it first")
     try:
-        probe.write_bytes(b"unblemish")
+        if path.exists():
+            if not force:
+                raise BadInput(f"{path} exists; choose another name, or give --force (force=True) to replace it")
+            if path.is_dir() != folder:
+                raise BadInput(f"{path} is a {'file' if folder else 'folder'}; choose another name")
+        probe = parent / f".{path.name}.{secrets.token_hex(4)}.tmp"
+        try:
+            probe.open("xb").close()
+        finally:
+            probe.unlink(missing_ok=True)
     except OSError as error:
         raise cannot_write(path, error) from error
-    finally:
-        if probe.exists():
-            probe.unlink()
 
 
 def cannot_write(path: Path, error: OSError) -> BadInput:
     """The one sentence for a full disk, a read-only folder and the like."""
-    return BadInput(
-        f"{path} cannot be written ({(error.strerror or str(error)).lower()}); nothing was left half-written"
-    )
+    reason = (error.strerror or str(error)).lower()
+    place = str(path) if len(str(path)) < 200 else f"{str(path)[:100]}...{str(path)[-50:]}"
+    return BadInput(f"{place} cannot be written ({reason}); choose another place, or free some space and try again")
 
 
 @dataclass(frozen=True)
@@ -83,7 +88,7 @@ class Patch:
     def between(cls, before: Array, after: Array, score: NDArray[np.float64]) -> Patch:
         """What turns `before` into `after`, both (N, ...) of one dtype."""
         old, new = before.reshape(len(before), -1), after.reshape(len(after), -1)
-        row, cell = np.nonzero(_bits(old) != _bits(new))
+        row, cell = np.nonzero((_bytes(old) != _bytes(new)).any(2))
         return cls(row, cell, old[row, cell], new[row, cell], score[row])
 
     def __len__(self) -> int:
@@ -91,14 +96,17 @@ class Patch:
 
     def undo(self, after: Array) -> Array:
         """The data as they were before, from the data as they are now."""
-        before = np.array(after)
-        flat = before.reshape(len(before), -1)
-        if len(self) and (
-            self.row.max() >= len(flat) or self.cell.max() >= flat.shape[1] or self.old.dtype != flat.dtype
-        ):
-            raise BadInput("the patch is of other data: its rows, cells or dtype do not fit")
-        if not np.array_equal(_bits(flat[self.row, self.cell]), _bits(self.new)):
-            raise BadInput("the data were changed after this patch was made, so it cannot be undone exactly")
+        before = np.array(after, order="C")
+        flat = before.reshape(len(before), int(np.prod(before.shape[1:])))
+        fits = self.old.dtype == flat.dtype and (
+            not len(self) or (self.row.max() < flat.shape[0] and self.cell.max() < flat.shape[1])
+        )
+        if not fits:
+            raise BadInput(
+                "the patch is of other data: its rows, cells or dtype do not fit; give the data it was made for"
+            )
+        if not np.array_equal(_bytes(flat[self.row, self.cell]), _bytes(self.new)):
+            raise BadInput("the data were changed after the patch was made; restore them as they were written then")
         flat[self.row, self.cell] = self.old
         return before
 
@@ -107,13 +115,16 @@ class Patch:
 
     @classmethod
     def read(cls, path: Path) -> Patch:
-        with np.load(path, allow_pickle=False) as archive:
-            return cls(**{name: archive[name] for name in ("row", "cell", "old", "new", "score")})
+        try:
+            with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
+                return cls(**{name: archive[name] for name in ("row", "cell", "old", "new", "score")})
+        except (OSError, ValueError, TypeError, EOFError, KeyError, zipfile.BadZipFile, zlib.error) as error:
+            raise BadInput(f"{path} is not a patch, or is damaged; give one that 'clean' wrote") from error
 
 
-def _bits(values: Array) -> Array:
-    """Values as whole numbers, so that -0.0 differs from 0.0."""
-    return np.ascontiguousarray(values).view(f"u{values.dtype.itemsize}")
+def _bytes(values: Array) -> NDArray[np.uint8]:
+    """(..., bytes a value): so that -0.0 differs from 0.0."""
+    return np.ascontiguousarray(values)[..., None].view(np.uint8)
 
 
 def scores_csv(outlier_score: NDArray[np.float64], is_outlier: NDArray[np.bool_], changed: NDArray[np.int64]) -> bytes:
@@ -127,5 +138,12 @@ def scores_csv(outlier_score: NDArray[np.float64], is_outlier: NDArray[np.bool_]
     return text.getvalue().encode()
 
 
+class _Stream:
+    """A file that numpy must write to by Python: its own writing does not notice a disk that is full."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self.write = file.write
+
+
 def write_array(file: IO[bytes], array: Array) -> None:
-    np.save(file, array, allow_pickle=False)
+    np.save(_Stream(file), array, allow_pickle=False)

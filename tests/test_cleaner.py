@@ -293,7 +293,7 @@ def test_threshold_of_ones_own() -> None:
 
 
 def test_few_labels_are_not_cut_into_folds() -> None:
-    X, y, outlier, _ = blobs()
+    X, _, outlier, _ = blobs()
     few = np.full(len(X), -1)
     few[np.flatnonzero(outlier)[:5]], few[np.flatnonzero(~outlier)[:5]] = 0, 1
     error = Cleaner(epochs=3).fit(X, few).trusted_error_

@@ -55,50 +55,36 @@ def train(
     `fingerprint` is another's is refused. Returns the loss and terms of every epoch, also those before a resume.
     """
     run = _Run(model, x, y, recipe, seed)
+    message = ""
     if checkpoint is not None and checkpoint.exists():
         run.load(checkpoint, fingerprint)
+        message = f"going on after epoch {run.epoch}, from {checkpoint}"
     good = run.state()  # the end of the last good epoch: what is checkpointed, and fallen back to
     saved_at = started = time.monotonic()
     first_epoch = run.epoch
     try:
         while run.epoch < recipe.epochs and not run.has_settled():
-            message = ""
             terms = run.train_epoch()
             if terms is None:
-                if run.recoveries == MAX_RECOVERIES:
-                    run.restore(good)
-                    raise Diverged(
-                        f"training met numbers that are not finite in epoch {run.epoch + 1}, also after the learning "
-                        f"rate was lowered {MAX_RECOVERIES} times; the model is as it was before. "
-                        "Check the data for extreme values, or give a lower learning rate",
-                        run.curve,
-                    )
-                recoveries = run.recoveries + 1
-                run.restore(good)
-                run.recoveries = recoveries
-                message = (
-                    f"numbers that are not finite in epoch {run.epoch + 1}: back to the state before it, "
-                    f"learning rate lowered to {run.learning_rate():.2g}"
-                )
-                good = run.state()
-                terms = run.curve[-1] if run.curve else {"loss": float("nan")}
+                message = run.recover(good)
             else:
                 run.epoch += 1
                 run.curve.append(terms)
-                good = run.state()
+            good = run.state()
             now = time.monotonic()
             if checkpoint is not None and now - saved_at > seconds_between_checkpoints:
                 save_checkpoint(checkpoint, good, fingerprint)
                 saved_at = now
-            per_epoch = (now - started) / max(run.epoch - first_epoch, 1)
+            last = dict(run.curve[-1]) if run.curve else {"loss": float("nan")}
             yield Progress(
                 epoch=run.epoch,
                 epochs=recipe.epochs,
-                loss=terms["loss"],
-                terms={name: value for name, value in terms.items() if name != "loss"},
-                seconds_left=per_epoch * (recipe.epochs - run.epoch),
+                loss=last.pop("loss"),
+                terms=last,
+                seconds_left=(now - started) / max(run.epoch - first_epoch, 1) * (recipe.epochs - run.epoch),
                 message=message,
             )
+            message = ""
     except (KeyboardInterrupt, GeneratorExit):
         run.restore(good)
         if checkpoint is not None:
@@ -215,6 +201,19 @@ class _Run:
             for name, value in self._tensors().items():
                 value.copy_(state.tensors[name])
         self.epoch, self.recoveries, self.curve = state.epoch, state.recoveries, list(state.curve)
+
+    def recover(self, good: _State) -> str:
+        """Back to the last good state with a lower learning rate; says so, or gives up with that state."""
+        self.restore(good)
+        met = f"numbers that are not finite in epoch {self.epoch + 1}"
+        if self.recoveries == MAX_RECOVERIES:
+            raise Diverged(
+                f"training met {met}, also after the learning rate was lowered {MAX_RECOVERIES} times; the model is as "
+                "it was before. Check the data for extreme values, or give a lower learning rate",
+                self.curve,
+            )
+        self.recoveries += 1
+        return f"{met}: back to the state before it, learning rate lowered to {self.learning_rate():.2g}"
 
     def load(self, path: Path, fingerprint: str) -> None:
         state = load_checkpoint(path, fingerprint)

@@ -82,7 +82,10 @@ def curves(file: IO[bytes], curve: list[dict[str, float]]) -> None:
     axes = figure.subplots(lines, columns, squeeze=False).flat
     for axis, name in zip(axes, names, strict=False):
         epochs = [k for k, epoch in enumerate(curve, 1) if name in epoch]
-        axis.plot(epochs, [curve[k - 1][name] for k in epochs], color=INLIER_COLOUR, linewidth=1.4)
+        values = np.array([curve[k - 1][name] for k in epochs])
+        axis.plot(epochs, values, color=INLIER_COLOUR, linewidth=1.4)
+        if values.min() > 0 and values.max() > 20 * np.median(values):
+            axis.set_yscale("log")  # else its first epochs would hide all that comes after
         axis.set_title(NAMES[name], fontsize=9, color=INK)
         axis.tick_params(labelsize=7.5)
         axis.spines[["top", "right"]].set_visible(False)

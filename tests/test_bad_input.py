@@ -32,6 +32,7 @@ Here = Path
 ROWS, CELLS = 60, 12
 LINUX = sys.platform == "linux"
 COMMAND = [sys.executable, "-c", "from unblemish.cli import main; main()"]
+ONE_THREAD = {**os.environ, "OMP_NUM_THREADS": "1"}  # small work: two threads would only wait for each other
 # what to do: an imperative, or what there is to choose from
 ADVICE = re.compile(
     r"\b(give|choose|use|label|convert|save|check|fit|restore|upgrade|keep|make|reshape|replace|remove|must be|"
@@ -1011,6 +1012,7 @@ def test_a_full_disk(here: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-c", SEVERAL, json.dumps([CLEAN, FIT])],
         cwd=here,
+        env=ONE_THREAD,
         capture_output=True,
         text=True,
         timeout=60,
@@ -1040,7 +1042,9 @@ def test_a_true_process_refuses(here: Path) -> None:
         (["fit", "absent.npy", *FIT[2:]], ["absent.npy"]),
         (["clean", "other.npy", *CLEAN[2:]], ["X", "5", "12"]),
     ):
-        done = subprocess.run([*COMMAND, *arguments], cwd=here, capture_output=True, text=True, timeout=60, check=False)
+        done = subprocess.run(
+            [*COMMAND, *arguments], cwd=here, env=ONE_THREAD, capture_output=True, text=True, timeout=60, check=False
+        )
         assert done.stdout == ""
         check_end(done.returncode, done.stderr, *named)
     (here / "other.npy").unlink()

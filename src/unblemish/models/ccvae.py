@@ -30,7 +30,7 @@ class Ccvae(Model):
     w       = q(y|z_c) / q(y|x),    q(y|x) = E_q(z_c|x)[ q(y|z_c) ], by quadrature: z_c is one number
     L(x)    = E_q[ log p(x|z) p(z_s) / q(z|x) + sum_y q(y|z_c) log p(z_c|y) p(y) / q(y|z_c) ]
     L(x, y) = E_q[ w log p(x|z) p(z_c|y) p(z_s) / (q(y|z_c) q(z|x)) ] + beta log q(y|x) + log p(y)
-    As E_q[w] = 1 and z_s does not depend on w, its part is the KL in closed form. w moves the classifier alone.
+    As E_q[w] = 1 and z_s does not depend on w, its part is the KL in closed form. w's numerator does not teach z_c.
     score:  q(y=1|x)        repair:  the decoder's mean at [m_1; mu_s(x)]
     """
 
@@ -73,14 +73,13 @@ class Ccvae(Model):
 
         logit = self.classify(z_c)
         log_q1, log_q0 = self.log_q_y(q)
-        held = Gaussians(*(part.detach() for part in q))
         known = y >= 0
         # y where it is known, else its posterior: a sum over y that serves L(x) and L(x, y)
         pi = torch.where(known, y, logit.sigmoid())
         log_q_y_given_x = torch.where(y > 0, log_q1, log_q0)
         log_q_y_given_z = F.logsigmoid(torch.where(y > 0, logit, -logit))
         held_logit = self.classify(z_c.detach())
-        log_w = F.logsigmoid(torch.where(y > 0, held_logit, -held_logit)) - torch.where(y > 0, *self.log_q_y(held))
+        log_w = F.logsigmoid(torch.where(y > 0, held_logit, -held_logit)) - log_q_y_given_x
         w = torch.where(known, log_w.exp(), 1.0)
 
         log_q_c = log_normal(z_c, q.mean[:, 0], q.log_variance[:, 0])

@@ -277,6 +277,16 @@ def test_a_crash_while_replacing_leaves_the_old_model(
     assert len(files(folder)) == 2
 
 
+def test_what_a_kill_left_is_no_hindrance(cleaner: Cleaner, tmp_path: Path) -> None:
+    """Between the two files nothing can tidy up: weights that model.json does not name are passed over, then swept."""
+    folder = tmp_path / "model"
+    cleaner.save(folder)
+    (folder / "weights-0123456789abcdef.safetensors").write_bytes(b"half")
+    check_same(Cleaner.load(folder), cleaner, pictures())
+    cleaner.save(folder, force=True)
+    assert len(files(folder)) == 2
+
+
 @pytest.mark.parametrize("call", [1, 2])
 def test_a_full_disk_while_replacing_leaves_nothing(
     cleaner: Cleaner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: int

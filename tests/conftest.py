@@ -42,7 +42,7 @@ def freeze_noise(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
 
 
 def tiny_schema(kind: Kind = Kind.CONTINUOUS, shape: tuple[int, ...] = (4, 3)) -> Schema:
-    return Schema(kind=kind, shape=shape, dtype="float64", low=-9, high=9, mean=(0.0,), scale=(1.0,))
+    return Schema(kind=kind, shape=shape, dtype="float64", low=(-9.0,), high=(9.0,), mean=(0.0,), scale=(1.0,))
 
 
 def tiny_model(name: str, kind: Kind = Kind.CONTINUOUS, seed: int = 0, **config: Any) -> Model:

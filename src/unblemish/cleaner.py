@@ -138,7 +138,10 @@ class Cleaner(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             diverged, curve = error, error.curve  # what was learnt before is kept: it can be used and saved
         logit = _in_chunks(model.inlier_logit, x)
         self.schema_, self.preset_, self.model_, self.curve_ = schema, preset, model, curve
-        self._check_columns(X, rows, reset=True)
+        if rows.ndim == 2:
+            self._check_columns(X, reset=True)
+        else:
+            self.__dict__.pop("n_features_in_", None)  # of an earlier fit to a table
         self.knots_ = None if model.has_classifier else rank_knots(logit)
         score = self._score(logit)
         self.threshold_ = self._choose_threshold(score, y)
@@ -233,10 +236,10 @@ class Cleaner(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             ) from error
         return device
 
-    def _check_columns(self, X: Any, rows: Array, *, reset: bool) -> None:
+    def _check_columns(self, X: Any, *, reset: bool) -> None:
         """scikit-learn's own check of the number of columns and their names."""
         try:
-            validate_data(self, X if rows.ndim == 2 else rows, reset=reset, skip_check_array=True)
+            validate_data(self, X, reset=reset, skip_check_array=True)
         except (ValueError, TypeError) as error:
             reason = " ".join(str(error).split())[:250].rstrip(".")
             raise BadInput(f"{reason}; give X with the columns that the model was fitted on, in their order") from error
@@ -245,7 +248,7 @@ class Cleaner(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self)
         rows = check_rows(X)
         if rows.ndim == 2 and len(self.schema_.shape) == 1:
-            self._check_columns(X, rows, reset=False)
+            self._check_columns(X, reset=False)
         self.schema_.check(rows)
         return rows
 

@@ -187,7 +187,7 @@ def info(model: Annotated[Path, typer.Argument(help="The folder that 'fit' wrote
     rows = {
         "model": f"{about.parameters.model} ({values})",
         "rows": f"{' x '.join(map(str, schema.shape))} {schema.kind} cells, {schema.dtype}, "
-        f"from {schema.low:g} to {schema.high:g}",
+        f"from {min(schema.low):g} to {max(schema.high):g}",
         "training": f"{len(about.curve)} epochs, batches of {recipe.batch_size}, seed {about.parameters.seed}",
         "last loss": f"{about.curve[-1]['loss']:.4g}" if about.curve else "not trained",
         "threshold": f"{about.threshold:g}",

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from scipy.special import betaincinv
 
 from unblemish.data.labels import INLIER, OUTLIER, UNLABELLED
 from unblemish.errors import Diverged
@@ -27,24 +28,42 @@ class TrustedError:
     labels; 0 where labels were too few, so that the model itself judged the rows it had learnt from.
     """
 
-    inliers_flagged: float
-    outliers_missed: float
+    inliers: int
+    inliers_flagged: int
+    outliers: int
+    outliers_missed: int
     folds: int
 
     @classmethod
     def of(cls, is_outlier: NDArray[np.bool_], y: NDArray[np.int64], folds: int) -> TrustedError | None:
         """None if either kind has no label."""
-        inliers, outliers = y == INLIER, y == OUTLIER
-        if not (inliers.any() and outliers.any()):
+        flags_of_inliers, flags_of_outliers = is_outlier[y == INLIER], is_outlier[y == OUTLIER]
+        if not (len(flags_of_inliers) and len(flags_of_outliers)):
             return None
-        return cls(float(is_outlier[inliers].mean()), float(1 - is_outlier[outliers].mean()), folds)
+        return cls(
+            len(flags_of_inliers),
+            int(flags_of_inliers.sum()),
+            len(flags_of_outliers),
+            int((~flags_of_outliers).sum()),
+            folds,
+        )
 
     def __str__(self) -> str:
-        how = f"{self.folds}-fold cross-validation" if self.folds else "judged on the rows it learnt from: optimistic"
+        flagged = f"{self.inliers_flagged} of {self.inliers} trusted inliers flagged"
+        missed = f"{self.outliers_missed} of {self.outliers} trusted outliers missed"
+        if not self.folds:
+            return f"{flagged}, {missed} (rows it was fitted on, so optimistic)"
+        most_flagged = at_most(self.inliers_flagged, self.inliers)
+        most_missed = at_most(self.outliers_missed, self.outliers)
         return (
-            f"{self.inliers_flagged:.1%} of trusted inliers flagged, {self.outliers_missed:.1%} of trusted outliers "
-            f"missed ({how})"
+            f"{flagged}, {missed} ({self.folds}-fold cross-validation with shorter fits: in all the data, with 95 % "
+            f"confidence, at most {most_flagged:.0%} and {most_missed:.0%})"
         )
+
+
+def at_most(count: int, of: int) -> float:
+    """The largest share that would give so few cases with a probability of 5 % (Clopper and Pearson's bound)."""
+    return 1.0 if count == of else float(betaincinv(count + 1, of - count, 0.95))
 
 
 def best_threshold(score: NDArray[np.float64], y: NDArray[np.int64]) -> float | None:

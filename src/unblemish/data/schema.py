@@ -28,8 +28,8 @@ class Kind(StrEnum):
 class Schema(BaseModel):
     """An array's rows: their shape and dtype, and the affine map to what models see.
 
-    encoded = (raw - mean) / scale, one pair for all cells of an image, one a column for a table.
-    Binary cells are mapped to 0 and 1.
+    encoded = (raw - mean) / scale. `low`, `high`, `mean` and `scale` hold one number for all cells of an image,
+    one a column for a table. Binary cells are mapped to 0 and 1.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -37,35 +37,36 @@ class Schema(BaseModel):
     kind: Kind
     shape: tuple[int, ...]
     dtype: str
-    low: float
-    high: float
+    low: tuple[float, ...]
+    high: tuple[float, ...]
     mean: tuple[float, ...]
     scale: tuple[float, ...]
 
     @classmethod
     def of(cls, X: Array) -> Schema:
         """The schema of checked data."""
-        low, high = float(X.min()), float(X.max())
+        low, high = X.min(), X.max()
         if low == high:
             raise BadInput(
                 f"every cell of X holds the same value, {low:g}, so there is nothing to learn; "
                 "check that the right array was loaded"
             )
-        if bool(np.all((X == low) | (X == high))):
-            kind, mean, scale = Kind.BINARY, np.array([low]), np.array([high - low])
-        elif X.ndim == 2 and X.dtype.kind == "f":
-            kind, mean, scale = Kind.CONTINUOUS, X.mean(0, dtype=np.float64), X.std(0, dtype=np.float64)
+        kind = Kind.BINARY if bool(np.all((X == low) | (X == high))) else Kind.CONTINUOUS
+        flat = X if X.ndim == 2 and X.dtype.kind == "f" else X.reshape(-1, 1)  # a table's columns differ in scale
+        if kind is Kind.BINARY:
+            lows, highs = np.array([low], np.float64), np.array([high], np.float64)
+            mean, scale = lows, highs - lows
         else:
-            kind = Kind.CONTINUOUS
-            mean, scale = np.array([X.mean(dtype=np.float64)]), np.array([X.std(dtype=np.float64)])
+            lows, highs = flat.min(0), flat.max(0)
+            mean, scale = flat.mean(0, dtype=np.float64), flat.std(0, dtype=np.float64)
         # a column that never changes has no scale, and none is needed
         scale = np.where(scale > 1e-12 * np.maximum(np.abs(mean), 1e-300), scale, 1.0)
         return cls(
             kind=kind,
             shape=X.shape[1:],
             dtype=X.dtype.name,
-            low=low,
-            high=high,
+            low=tuple(map(float, lows)),
+            high=tuple(map(float, highs)),
             mean=tuple(mean.tolist()),
             scale=tuple(scale.tolist()),
         )
@@ -85,12 +86,12 @@ class Schema(BaseModel):
             )
         if self.kind is Kind.BINARY:
             flat = X.reshape(len(X), -1)
-            strange = ~((flat == self.low) | (flat == self.high))
+            strange = ~np.isin(flat, (self.low[0], self.high[0]))
             if strange.any():
                 row, cell = np.argwhere(strange)[0]
                 raise BadInput(
                     f"X holds {flat[row, cell]:g} in row {row}, cell {cell}, but the model was fitted on binary data "
-                    f"of {self.low:g} and {self.high:g} alone; fit a new model on such data"
+                    f"of {self.low[0]:g} and {self.high[0]:g} alone; fit a new model on such data"
                 )
 
     def encode(self, X: Array) -> NDArray[np.float32]:
@@ -112,8 +113,8 @@ class Schema(BaseModel):
     def to_raw(self, values: NDArray[np.float64]) -> Array:
         """Unrounded raw values -> values that the data could hold: of its dtype, within its range."""
         if self.kind is Kind.BINARY:
-            values = np.where(values > (self.low + self.high) / 2, self.high, self.low)
-        values = values.clip(self.low, self.high)
+            values = np.where(values > (self.low[0] + self.high[0]) / 2, self.high[0], self.low[0])
+        values = values.reshape(len(values), -1).clip(self.low, self.high).reshape(values.shape)
         dtype = np.dtype(self.dtype)
         if dtype.kind not in "iu":
             return values.astype(dtype)
@@ -130,8 +131,8 @@ def check_rows(X: Any, name: str = "X", *, at_least: int = 1) -> Array:
     check_frame(X, name)
     try:
         X = np.asarray(X)
-    except ValueError as error:
-        raise BadInput(f"{name} has rows of different lengths; give an array of numbers") from error
+    except (ValueError, TypeError, RuntimeError) as error:
+        raise BadInput(f"{name} cannot be made an array ({str(error)[:80]}); give an array of numbers") from error
     if X.dtype.kind not in "buif" or X.dtype.itemsize > 8:
         raise BadInput(f"{name} holds {_dtype_words(X)}; give an array of numbers (uint8, bool, float32 or float64)")
     if X.ndim < 2 or X.ndim > 4:

@@ -57,7 +57,7 @@ def check_output(path: Path, *, force: bool = False, folder: bool = False) -> No
                 raise BadInput(f"{path} is a {'file' if folder else 'folder'}; choose another name")
         probe = parent / f".{path.name}.{secrets.token_hex(4)}.tmp"
         try:
-            probe.open("xb").close()
+            probe.write_bytes(bytes(4096))  # an empty file fits on a full disk
         finally:
             probe.unlink(missing_ok=True)
     except OSError as error:

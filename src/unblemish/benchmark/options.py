@@ -40,7 +40,6 @@ def options() -> dict[str, Preset]:
         f"lambda / {BATCH}": weighing(dependence=replace(dc, top=dc.top / BATCH)),
         "no penalty (CLSVAE-NODC)": weighing(dependence=Ramp(0.0)),
         "no stop-gradient": Preset(replace(config, stop_gradient=False), recipe),
-        "KL of the label from the start": weighing(kl_y=Ramp(1.0)),
     }
 
 

@@ -13,15 +13,18 @@ from typing import IO, Any
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from numpy.typing import NDArray
 
-from unblemish import BadInput, Patch, Report
+from unblemish import BadInput, Cleaner, Patch, Report
+from unblemish.data import rows as rows_module
+from unblemish.data import schema as schema_module
 from unblemish.data.labels import read_labels
 from unblemish.data.read import read_array
-from unblemish.data.schema import Kind, Schema
+from unblemish.data.schema import Kind, Schema, check_rows
 from unblemish.data.write import scores_csv, write_array, write_file, writing
 
 Array = NDArray[Any]
@@ -493,3 +496,47 @@ def test_a_disk_that_fills_up_at_the_very_end(tmp_path: Path, write: Any, missin
     assert list(tmp_path.iterdir()) == []
     assert failure is not None
     assert failure.strerror  # what the one sentence is made of
+
+
+# rows
+
+
+@pytest.mark.parametrize("mapped", [False, True])
+def test_rows_are_the_same_held_or_encoded_on_demand(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mapped: bool
+) -> None:
+    X = np.random.default_rng(0).integers(0, 256, size=(50, 4, 3), dtype=np.uint8)
+    if mapped:
+        np.save(tmp_path / "X.npy", X)
+        X = np.load(tmp_path / "X.npy", mmap_mode="r")
+    schema = Schema.of(X)
+    held = rows_module.Rows(X, schema, torch.device("cpu"))
+    monkeypatch.setattr(rows_module, "HELD_BYTES", 0)
+    asked = rows_module.Rows(X, schema, torch.device("cpu"))
+    assert held.held is not None
+    assert asked.held is None
+    assert len(held) == len(asked) == 50
+    for some in (slice(3, 9), slice(None), torch.tensor([7, 0, 7, 49])):
+        assert torch.equal(held[some], asked[some])
+        assert np.array_equal(asked[some].numpy(), schema.encode(np.asarray(X))[some])
+
+
+def test_a_fit_is_the_same_held_or_encoded_on_demand(monkeypatch: pytest.MonkeyPatch) -> None:
+    X = np.random.default_rng(0).integers(0, 256, size=(50, 4, 3), dtype=np.uint8)
+    y = np.resize([0, 1, -1], 50)
+    held = Cleaner(epochs=2, folds=0).fit(X, y).outlier_score(X)
+    monkeypatch.setattr(rows_module, "HELD_BYTES", 0)
+    assert np.array_equal(Cleaner(epochs=2, folds=0).fit(X, y).outlier_score(X), held)
+
+
+@pytest.mark.parametrize("offset", [0.0, 1e6])
+def test_mean_and_deviation_part_by_part(monkeypatch: pytest.MonkeyPatch, offset: float) -> None:
+    monkeypatch.setattr(schema_module, "ROWS_AT_ONCE", 7)
+    X = np.random.default_rng(0).normal(size=(100, 5)) * [1, 10, 1e-3, 5, 1] + offset
+    schema = Schema.of(X)
+    np.testing.assert_allclose(schema.mean, X.mean(0), rtol=1e-12)
+    np.testing.assert_allclose(schema.scale, X.std(0), rtol=1e-6)
+    images = Schema.of(X.reshape(100, 5, 1))
+    np.testing.assert_allclose([*images.mean, *images.scale], [X.mean(), X.std()], rtol=1e-9)
+    with pytest.raises(BadInput, match="row 99, cell 4"):
+        check_rows(np.where(np.arange(500).reshape(100, 5) == 499, np.nan, X))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -20,7 +20,8 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from unblemish import storage
 from unblemish.data.frames import like
 from unblemish.data.labels import INLIER, OUTLIER, UNLABELLED, check_labels
-from unblemish.data.schema import Schema, check_rows
+from unblemish.data.rows import Rows
+from unblemish.data.schema import ROWS_AT_ONCE, Schema, check_rows, parts
 from unblemish.data.write import check_output
 from unblemish.errors import BadInput, Diverged, check_share, check_whole, shown
 from unblemish.models import presets
@@ -36,7 +37,6 @@ Array = NDArray[Any]
 Labels = NDArray[np.int64]
 
 PRIOR_SHARE_OF_INLIERS = 0.6  # the paper's alpha
-ROWS_AT_ONCE = 4096
 
 
 class Cleaner(TransformerMixin, BaseEstimator):  # type: ignore[misc]
@@ -120,7 +120,7 @@ class Cleaner(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         check_trusted_set(presets.model_class(preset.config).labels, y)
         new_model = partial(_new_model, preset, schema, self.torso)
         device = self._device()
-        x = torch.from_numpy(schema.encode(rows)).to(device)
+        x = Rows(rows, schema, device)
         model = new_model(int(self.seed)).to(device)
 
         diverged = None
@@ -132,11 +132,11 @@ class Cleaner(TransformerMixin, BaseEstimator):  # type: ignore[misc]
                 preset.recipe,
                 seed=int(self.seed),
                 checkpoint=None if checkpoint is None else Path(checkpoint),
-                fingerprint=_fingerprint(x, y, preset, self.torso, int(self.seed)),
+                fingerprint=_fingerprint(rows, y, preset, self.torso, int(self.seed)),
             )
         except Diverged as error:
             diverged, curve = error, error.curve  # what was learnt before is kept: it can be used and saved
-        logit = _in_chunks(model.inlier_logit, x)
+        logit = _in_parts(model.inlier_logit, x)
         self.schema_, self.preset_, self.model_, self.curve_ = schema, preset, model, curve
         if rows.ndim == 2:
             self._check_columns(X, reset=True)
@@ -160,7 +160,7 @@ class Cleaner(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         """Scores, flags and repairs of these rows."""
         rows = self._fitted_rows(X)
         x = self._encoded(rows)
-        return Report(rows, self._decoded_repair(x), self._score(self._logit(x)), self.threshold_)
+        return Report(rows, self._repair(x), self._score(self._logit(x)), self.threshold_)
 
     def outlier_score(self, X: Any) -> NDArray[np.float64]:
         """(N,) in [0, 1], higher is worse."""
@@ -176,7 +176,10 @@ class Cleaner(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         unrounded: the expected values instead, as float64: probabilities between the two values of binary data.
         """
         x = self._encoded(self._fitted_rows(X))
-        return self._expected_repair(x) if unrounded else self._decoded_repair(x)
+        if not unrounded:
+            return self._repair(x)
+        with torch.no_grad():
+            return np.concatenate([self._expected(part) for part in _parts(x)])
 
     def transform(self, X: Any) -> Any:
         """X with the rows that are flagged repaired; all others are X's, bit for bit."""
@@ -252,18 +255,19 @@ class Cleaner(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         self.schema_.check(rows)
         return rows
 
-    def _encoded(self, rows: Array) -> torch.Tensor:
-        return torch.from_numpy(self.schema_.encode(rows)).to(next(self.model_.parameters()).device)
+    def _encoded(self, rows: Array) -> Rows:
+        return Rows(rows, self.schema_, next(self.model_.parameters()).device)
 
-    def _logit(self, x: torch.Tensor) -> NDArray[np.float64]:
-        return _in_chunks(self.model_.inlier_logit, x)
+    def _logit(self, x: Rows) -> NDArray[np.float64]:
+        return _in_parts(self.model_.inlier_logit, x)
 
-    def _expected_repair(self, x: torch.Tensor) -> NDArray[np.float64]:
-        model = self.model_
-        return self.schema_.decode(_in_chunks(lambda batch: model.likelihood.mean(model.repair(batch)), x))
+    def _expected(self, x: torch.Tensor) -> NDArray[np.float64]:
+        """The repair of one part, in raw values, unrounded."""
+        return self.schema_.decode(self.model_.likelihood.mean(self.model_.repair(x)).cpu().numpy())
 
-    def _decoded_repair(self, x: torch.Tensor) -> Array:
-        return self.schema_.to_raw(self._expected_repair(x))
+    def _repair(self, x: Rows) -> Array:
+        with torch.no_grad():
+            return np.concatenate([self.schema_.to_raw(self._expected(part)) for part in _parts(x)])
 
     def _score(self, logit: NDArray[np.float64]) -> NDArray[np.float64]:
         """1 - q(y=1|x), or the rank of a likelihood among the fitted rows."""
@@ -298,14 +302,19 @@ def _new_model(preset: Preset, schema: Schema, torso: str, seed: int) -> Model:
         return presets.build(preset.config, schema, torso)
 
 
-def _in_chunks(function: Callable[[torch.Tensor], torch.Tensor], x: torch.Tensor) -> NDArray[np.float64]:
+def _parts(x: Rows) -> Iterator[torch.Tensor]:
+    return (x[start : start + ROWS_AT_ONCE] for start in range(0, len(x), ROWS_AT_ONCE))
+
+
+def _in_parts(function: Callable[[torch.Tensor], torch.Tensor], x: Rows) -> NDArray[np.float64]:
     with torch.no_grad():
-        return np.concatenate([function(chunk).double().cpu().numpy() for chunk in x.split(ROWS_AT_ONCE)])
+        return np.concatenate([function(part).double().cpu().numpy() for part in _parts(x)])
 
 
-def _fingerprint(x: torch.Tensor, y: Labels, preset: Preset, torso: str, seed: int) -> str:
+def _fingerprint(rows: Array, y: Labels, preset: Preset, torso: str, seed: int) -> str:
     """What a checkpoint belongs to."""
-    digest = hashlib.sha256(repr((preset, torso, seed, torch.__version__, x.shape)).encode())
-    digest.update(x.cpu().numpy().tobytes())
+    digest = hashlib.sha256(repr((preset, torso, seed, torch.__version__, rows.shape, rows.dtype)).encode())
+    for _, part in parts(rows):
+        digest.update(part.tobytes())
     digest.update(y.tobytes())
     return digest.hexdigest()

@@ -16,6 +16,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
+from unblemish.data.rows import Rows
 from unblemish.data.write import cannot_write, write_file
 from unblemish.errors import BadInput, Diverged
 from unblemish.models.base import Labels, Model, Terms
@@ -39,7 +40,7 @@ class Progress:
 
 def train(
     model: Model,
-    x: Tensor,
+    x: Tensor | Rows,
     y: Tensor,
     recipe: Recipe,
     *,
@@ -106,7 +107,7 @@ class _State:
 class _Run:
     """One training run: what changes from epoch to epoch, and how."""
 
-    def __init__(self, model: Model, x: Tensor, y: Tensor, recipe: Recipe, seed: int) -> None:
+    def __init__(self, model: Model, x: Tensor | Rows, y: Tensor, recipe: Recipe, seed: int) -> None:
         check_trusted_set(model.labels, y.cpu().numpy())
         self.model, self.x, self.y, self.recipe, self.seed = model, x, y.to(x.dtype), recipe, seed
         self.trusted = int((y >= 0).sum())
@@ -132,7 +133,7 @@ class _Run:
         self.model.train()
         totals: dict[str, Tensor] = {}
         batches = -(-n // recipe.batch_size)
-        with torch.random.fork_rng(devices=[self.x.device] if self.x.is_cuda else []):
+        with torch.random.fork_rng(devices=[self.x.device] if self.x.device.type == "cuda" else []):
             torch.manual_seed(_mix(self.seed, self.epoch, self.recoveries))
             for rows in self.shuffled().tensor_split(
                 batches

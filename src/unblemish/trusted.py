@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from scipy.special import betaincinv
 
 from unblemish.data.labels import INLIER, OUTLIER, UNLABELLED
+from unblemish.data.rows import Rows
 from unblemish.errors import Diverged
 from unblemish.models.base import Model
 from unblemish.models.recipe import Recipe
@@ -83,7 +84,12 @@ def folds_worth_making(y: NDArray[np.int64], wanted: int) -> int:
 
 
 def held_out_logits(
-    new_model: Callable[[int], Model], x: torch.Tensor, y: NDArray[np.int64], recipe: Recipe, folds: int, seed: int
+    new_model: Callable[[int], Model],
+    x: torch.Tensor | Rows,
+    y: NDArray[np.int64],
+    recipe: Recipe,
+    folds: int,
+    seed: int,
 ) -> Generator[Progress, None, NDArray[np.float64]]:
     """Yields progress; returns the (N,) logits of trusted rows by models that had not seen their labels, else NaN."""
     fold_of = np.full(len(y), -1)

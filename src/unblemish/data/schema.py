@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from enum import StrEnum
 from typing import Any
 
@@ -16,6 +17,7 @@ Array = NDArray[Any]
 
 HUGE = 1e150  # the square of anything larger is infinite
 FAR = 1e18  # the same for standardised cells, which are float32
+ROWS_AT_ONCE = 4096
 
 
 class Kind(StrEnum):
@@ -51,14 +53,14 @@ class Schema(BaseModel):
                 f"every cell of X holds the same value, {low:g}, so there is nothing to learn; "
                 "check that the right array was loaded"
             )
-        kind = Kind.BINARY if bool(np.all((X == low) | (X == high))) else Kind.CONTINUOUS
-        flat = X if X.ndim == 2 and X.dtype.kind == "f" else X.reshape(-1, 1)  # a table's columns differ in scale
-        if kind is Kind.BINARY:
-            lows, highs = np.array([low], np.float64), np.array([high], np.float64)
+        is_table = X.ndim == 2 and X.dtype.kind == "f"  # its columns differ in scale
+        if all(((part == low) | (part == high)).all() for _, part in parts(X)):
+            kind, lows, highs = Kind.BINARY, np.array([low], np.float64), np.array([high], np.float64)
             mean, scale = lows, highs - lows
         else:
-            lows, highs = flat.min(0), flat.max(0)
-            mean, scale = flat.mean(0, dtype=np.float64), flat.std(0, dtype=np.float64)
+            kind = Kind.CONTINUOUS
+            lows, highs = (X.min(0), X.max(0)) if is_table else (np.array([low]), np.array([high]))
+            mean, scale = _mean_and_deviation(X, columns=X.shape[1] if is_table else 1)
         # a column that never changes has no scale, and none is needed
         scale = np.where(scale > 1e-12 * np.maximum(np.abs(mean), 1e-300), scale, 1.0)
         return cls(
@@ -84,14 +86,15 @@ class Schema(BaseModel):
                 f"X is {X.dtype.name}, but the model was fitted on {self.dtype}; "
                 f"convert it with X.astype('{self.dtype}')"
             )
-        if self.kind is Kind.BINARY:
-            flat = X.reshape(len(X), -1)
-            strange = ~np.isin(flat, (self.low[0], self.high[0]))
+        if self.kind is not Kind.BINARY:
+            return
+        for start, part in parts(X):
+            strange = ~np.isin(part, (self.low[0], self.high[0]))
             if strange.any():
                 row, cell = np.argwhere(strange)[0]
                 raise BadInput(
-                    f"X holds {flat[row, cell]:g} in row {row}, cell {cell}, but the model was fitted on binary data "
-                    f"of {self.low[0]:g} and {self.high[0]:g} alone; fit a new model on such data"
+                    f"X holds {part[row, cell]:g} in row {start + row}, cell {cell}, but the model was fitted on "
+                    f"binary data of {self.low[0]:g} and {self.high[0]:g} alone; fit a new model on such data"
                 )
 
     def encode(self, X: Array) -> NDArray[np.float32]:
@@ -159,16 +162,34 @@ def _dtype_words(X: Array) -> str:
     return words.get(X.dtype.kind, str(X.dtype))
 
 
-def _check_finite(X: Array, name: str, rows_at_once: int = 65536) -> None:
-    for start in range(0, len(X), rows_at_once):
-        part = X[start : start + rows_at_once]
-        flat = part.reshape(len(part), -1)
-        usable = np.isfinite(flat) & (np.abs(flat) < min(HUGE, float(np.finfo(X.dtype).max)))
+def _check_finite(X: Array, name: str) -> None:
+    for start, part in parts(X):
+        usable = np.isfinite(part) & (np.abs(part) < min(HUGE, float(np.finfo(X.dtype).max)))
         if not usable.all():
             row, cell = np.argwhere(~usable)[0]
-            value = float(part[row].reshape(-1)[cell])
+            value = float(part[row, cell])
             word = "NaN" if np.isnan(value) else "infinity (inf)" if np.isinf(value) else f"{value:g}"
             raise BadInput(
                 f"{name} holds {word} in row {start + row}, cell {cell}; "
                 "replace missing, infinite and enormous cells by numbers, or leave such rows out"
             )
+
+
+def parts(X: Array) -> Iterator[tuple[int, Array]]:
+    """(first row, rows as (n, D)), a few megabytes at a time: nothing here needs memory for all rows at once."""
+    for start in range(0, len(X), ROWS_AT_ONCE):
+        part = X[start : start + ROWS_AT_ONCE]
+        yield start, part.reshape(len(part), -1)
+
+
+def _mean_and_deviation(X: Array, columns: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Of each column, or of all cells where `columns` is 1; parts are joined by Chan's formula."""
+    count, mean, squares = 0, np.zeros(columns), np.zeros(columns)
+    for _, part in parts(X):
+        values = part.reshape(-1, columns).astype(np.float64)
+        n, its_mean = len(values), values.mean(0)
+        shift = its_mean - mean
+        squares += ((values - its_mean) ** 2).sum(0) + shift**2 * count * n / (count + n)
+        mean = mean + shift * n / (count + n)
+        count += n
+    return mean, np.sqrt(squares / count)

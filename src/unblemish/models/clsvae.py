@@ -68,9 +68,7 @@ class Clsvae(Model):
         z_c, z_d = q_c.sample(), q_d.sample()
         z_eps = c.sigma_eps * noise_like(z_d)
         codes = torch.cat([torch.cat([z_c, z_eps], 1), torch.cat([z_c, z_d], 1)])
-        output1, output0 = self.decode(codes).chunk(2)
-        fit1 = self.likelihood.log_prob(x, output1).sum(1)
-        fit0 = self.likelihood.log_prob(x, output0).sum(1)
+        fit1, fit0 = self.likelihood.log_prob(x, self.decode(codes).view(2, *x.shape)).sum(2)  # (B,) each
         logit = self.classify(z_c, z_d)
         known = y >= 0
         pi = torch.where(known, y, logit.sigmoid())  # y where it is known: L(x) and L(x, y) in one

@@ -48,9 +48,8 @@ class Vaegmm(Model):
         c = self.config
         inlier, outlier = x.new_ones(len(x)), x.new_zeros(len(x))
         q1, q0 = self.encode(x, inlier), self.encode(x, outlier)
-        output1, output0 = self.decode(torch.cat([q1.sample(), q0.sample()])).chunk(2)
-        fit1 = self.likelihood.log_prob(x, output1).sum(1)
-        fit0 = self.likelihood.log_prob(x, output0).sum(1)
+        outputs = self.decode(torch.cat([q1.sample(), q0.sample()])).view(2, *x.shape)
+        fit1, fit0 = self.likelihood.log_prob(x, outputs).sum(2)  # (B,) each
         kl1, kl0 = kl_to_zero_mean(q1, c.sigma_inlier), kl_to_zero_mean(q0, c.sigma_outlier)
         logit = self.inlier_logit(x)
         known = y >= 0

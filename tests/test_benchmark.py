@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
+import gzip
+from pathlib import Path
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from unblemish.benchmark.corruption import UNCHANGED, Fill, corrupt, lines, trusted_labels
-from unblemish.benchmark.datasets import SHAPES, _stamp, split, synthetic_shapes
+from unblemish.benchmark.corruption import UNCHANGED, Fill, coloured, corrupt, lines, squares, trusted_labels
+from unblemish.benchmark.datasets import (
+    DEBIAN_FASHION,
+    SHAPES,
+    _idx,
+    _stamp,
+    fashion_mnist,
+    frey_faces,
+    split,
+    synthetic_shapes,
+)
 from unblemish.benchmark.published import TABLE
 
 
@@ -107,3 +119,49 @@ def test_trusted_sets_are_right_and_nested() -> None:
 def test_published_table_is_complete() -> None:
     assert set(TABLE) == {"shapes", "fashion", "frey"}
     assert all(len(models) == 6 for models in TABLE.values())
+
+
+@given(st.integers(0, 10_000))
+def test_squares_do_not_overlap_and_lie_inside(seed: int) -> None:
+    errors = squares(28, 20, (0.0, 256.0), seed)
+    assert len(errors) == 4
+    assert sum(error.cells.astype(int) for error in errors).max() == 1
+    for error in errors:
+        rows, columns = np.nonzero(error.cells)
+        assert len(rows) == 36
+        assert np.ptp(rows) == np.ptp(columns) == 5
+        assert error.value in (0.0, 256.0)
+    assert [e.value for e in squares(28, 20, (0.0, 256.0), seed)] == [e.value for e in errors]
+
+
+def test_colours_and_places_are_drawn_by_the_seed() -> None:
+    values = [tuple(line.value for line in coloured(lines(), (0.0, 1.0), seed)) for seed in range(40)]
+    assert len(set(values)) > 8
+    places = {tuple(np.flatnonzero(squares(28, 28, (0.0,), seed)[0].cells)) for seed in range(40)}
+    assert len(places) > 30
+
+
+def test_frey_faces(data_folder: Path) -> None:
+    data = frey_faces(data_folder, seed=1)
+    assert data.dirty.shape == (1965, 28, 20)
+    assert data.is_outlier.sum() == pytest.approx(0.35 * 1965, abs=1)
+    assert data.dirty.max() <= 256
+    assert [len(part.dirty) for part in vars(split(data, 1)).values()] == [1572, 196, 197]
+
+
+@pytest.mark.skipif(not DEBIAN_FASHION.is_dir(), reason="Debian's package dataset-fashion-mnist is not installed")
+def test_fashion_mnist() -> None:
+    parts = fashion_mnist(seed=1)
+    assert [len(part) for part in (parts.train, parts.validation, parts.test)] == [54_000, 6_000, 10_000]
+    assert len(parts.train.errors) == 8
+    # black on black changes nothing, so not every chosen row becomes an outlier
+    assert 0.25 < parts.train.is_outlier.mean() <= 0.35
+    assert set(parts.train.data_class) == set(range(10))
+    assert (trusted_labels(parts.train, 10, 1) >= 0).sum() == 180
+
+
+def test_idx_files_are_read(tmp_path: Path) -> None:
+    array = np.arange(24, dtype=np.uint8).reshape(2, 3, 4)
+    header = bytes([0, 0, 8, 3]) + np.array(array.shape, ">i4").tobytes()
+    (tmp_path / "x.gz").write_bytes(gzip.compress(header + array.tobytes()))
+    assert np.array_equal(_idx(tmp_path / "x.gz"), array)

@@ -17,7 +17,7 @@ from unblemish import BadInput, Diverged
 from unblemish.models.base import Model, Terms
 from unblemish.models.presets import PAPER
 from unblemish.models.recipe import Ramp, Recipe
-from unblemish.training import _Run, train
+from unblemish.training import _Run, fast_products, train
 
 RECIPE = Recipe(
     epochs=6,
@@ -289,3 +289,34 @@ def test_presets_weigh_only_terms_that_their_model_has(dataset: str, name: str) 
     known = {**terms.rows, **terms.trusted, **terms.penalties}
     unknown = set(recipe.weights) - set(known) - {"kl_y"}
     assert not unknown
+
+
+def test_fast_products_are_for_the_time_of_an_epoch_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda: True)
+    seen = []
+    model = tiny_model("clsvae")
+    original = model.loss_terms
+
+    def spy(x: torch.Tensor, y: torch.Tensor) -> Terms:
+        seen.append(torch.get_float32_matmul_precision())
+        return original(x, y)
+
+    monkeypatch.setattr(model, "loss_terms", spy)
+    before = torch.get_float32_matmul_precision()
+    for _ in train(model, *tiny_batch("clsvae"), replace(RECIPE, epochs=2)):
+        assert torch.get_float32_matmul_precision() == before
+    assert set(seen) == {"medium"}
+    seen.clear()
+    list(train(model, *tiny_batch("clsvae"), replace(RECIPE, epochs=1, bfloat16=False)))
+    assert set(seen) == {before}
+    monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda: False)
+    seen.clear()
+    list(train(model, *tiny_batch("clsvae"), replace(RECIPE, epochs=1)))
+    assert set(seen) == {before}
+
+
+def test_fast_products_end_with_an_error() -> None:
+    before = torch.get_float32_matmul_precision()
+    with pytest.raises(RuntimeError, match="stop"), fast_products():
+        raise RuntimeError("stop")
+    assert torch.get_float32_matmul_precision() == before

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -132,8 +133,12 @@ class _Run:
             group["lr"] = self.learning_rate()
         self.model.train()
         totals: dict[str, Tensor] = {}
+        on_cpu = self.x.device.type == "cpu"
         batches = -(-n // recipe.batch_size)
-        with torch.random.fork_rng(devices=[self.x.device] if self.x.device.type == "cuda" else []):
+        with (
+            torch.random.fork_rng(devices=[] if on_cpu else [self.x.device]),
+            fast_products() if on_cpu and recipe.bfloat16 else nullcontext(),
+        ):
             torch.manual_seed(_mix(self.seed, self.epoch, self.recoveries))
             for rows in self.shuffled().tensor_split(
                 batches
@@ -221,6 +226,24 @@ class _Run:
         if {n: v.shape for n, v in state.tensors.items()} != {n: v.shape for n, v in self._tensors().items()}:
             raise BadInput(f"{path} is a checkpoint of another model; remove it to start anew")
         self.restore(state)
+
+
+@contextmanager
+def fast_products() -> Iterator[None]:
+    """Products of float32 matrices from bfloat16 factors, summed in float32: a third less time for a step.
+
+    Only on CPUs that have instructions for it; others would emulate them, slowly.
+    """
+    has_bfloat16 = getattr(torch.cpu, "_is_avx512_bf16_supported", lambda: False)
+    if not has_bfloat16():
+        yield
+        return
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("medium")
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before)
 
 
 def check_trusted_set(needed: Labels, y: NDArray[np.int64]) -> None:

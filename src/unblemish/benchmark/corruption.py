@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -56,6 +57,29 @@ def lines(value: float = 1.0, height: int = 28, width: int = 28) -> tuple[Fill, 
         "lower diagonal": row + column == 38,
     }
     return tuple(Fill(name, where, value) for name, where in cells.items())
+
+
+def coloured(errors: tuple[Fill, ...], values: Sequence[float], seed: int) -> tuple[Fill, ...]:
+    """The same errors, each of one of the values drawn by the seed."""
+    rng = np.random.default_rng([seed, 5])
+    return tuple(replace(error, value=float(rng.choice(values))) for error in errors)
+
+
+def squares(
+    height: int, width: int, values: Sequence[float], seed: int, count: int = 4, side: int = 6
+) -> tuple[Fill, ...]:
+    """Squares that do not overlap, each at a place and of one of the values drawn by the seed."""
+    rng = np.random.default_rng([seed, 4])
+    errors: list[Fill] = []
+    taken = np.zeros((height, width), bool)
+    while len(errors) < count:
+        top, left = rng.integers(height - side + 1), rng.integers(width - side + 1)
+        cells = np.zeros((height, width), bool)
+        cells[top : top + side, left : left + side] = True
+        if not (cells & taken).any():
+            taken |= cells
+            errors.append(Fill(f"square {len(errors) + 1}", cells, float(rng.choice(values))))
+    return tuple(errors)
 
 
 def corrupt(

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import gzip
+import os
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from unblemish.benchmark.corruption import Corrupted, corrupt, lines
+from unblemish.benchmark.corruption import Corrupted, coloured, corrupt, lines, squares
 
 SIZE = 28
+DEBIAN_FASHION = Path("/usr/share/datasets/fashion-mnist")  # its package dataset-fashion-mnist
 SHAPES = ("rectangle", "triangle", "disc", "ellipse")
 
 
@@ -39,6 +43,41 @@ def synthetic_shapes(n: int = 5000, noise: float = 0.35, seed: int = 0) -> Corru
         top, left = (rng.integers(SIZE - size + 1) for size in stamp.shape)
         image[top : top + stamp.shape[0], left : left + stamp.shape[1]] = stamp
     return corrupt(images, lines(), noise, seed, kinds)
+
+
+def frey_faces(folder: Path, noise: float = 0.35, seed: int = 0) -> Corrupted:
+    """1965 pictures of one face, and four squares. Float, because the fill values are 0 and 256."""
+    with np.load(folder / "frey_faces.npz") as archive:
+        images = archive["images"].astype(np.float32)
+    return corrupt(images, squares(28, 20, (0.0, 256.0), seed), noise, seed)
+
+
+def fashion_mnist(folder: Path = DEBIAN_FASHION, noise: float = 0.35, seed: int = 0) -> Splits:
+    """70000 pictures of clothes, four lines and four squares, black or white; split as published."""
+    images = np.concatenate([_idx(folder / f"{part}-images-idx3-ubyte.gz") for part in ("train", "t10k")])
+    kinds = np.concatenate([_idx(folder / f"{part}-labels-idx1-ubyte.gz") for part in ("train", "t10k")])
+    errors = coloured(lines(), (0.0, 255.0), seed) + squares(SIZE, SIZE, (0.0, 255.0), seed)
+    data = corrupt(images, errors, noise, seed, kinds.astype(np.int64))
+    order = np.random.default_rng([seed, 3]).permutation(60_000)
+    return Splits(data[order[:54_000]], data[order[54_000:]], data[60_000:])
+
+
+def load(dataset: str, seed: int) -> Splits:
+    """'shapes', 'frey' (from the folder that UNBLEMISH_DATA names) or 'fashion', 35 % of its rows corrupted."""
+    match dataset:
+        case "shapes":
+            return split(synthetic_shapes(seed=seed), seed)
+        case "frey":
+            return split(frey_faces(Path(os.environ["UNBLEMISH_DATA"]), seed=seed), seed)
+        case _:
+            return fashion_mnist(seed=seed)
+
+
+def _idx(path: Path) -> NDArray[np.uint8]:
+    """The array in a gzipped IDX file: a magic number whose last byte counts the dimensions, their sizes, the bytes."""
+    content = gzip.decompress(path.read_bytes())
+    shape = np.frombuffer(content, ">i4", count=content[3], offset=4)
+    return np.frombuffer(content, np.uint8, offset=4 + 4 * content[3]).reshape(shape)
 
 
 def _stamp(name: str) -> NDArray[np.uint8]:

@@ -35,6 +35,7 @@ class Recipe:
     learning_rate: float = 1e-3
     weight_decay: float = 0.0
     weights: Mapping[str, Ramp] = field(default_factory=dict)
+    bfloat16: bool = True  # products of matrices from bfloat16, where the CPU has instructions for it
     patience: int | None = None  # stop after so many epochs without a better loss, once all ramps have risen
 
     def over(self, epochs: int) -> Recipe:

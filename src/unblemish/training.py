@@ -127,22 +127,21 @@ class _Run:
 
     def train_epoch(self) -> dict[str, float] | None:
         """One pass over the rows; None if it met anything that is not finite."""
-        n, recipe = len(self.x), self.recipe
+        recipe = self.recipe
         weights = {name: ramp.at(self.epoch, recipe.epochs) for name, ramp in recipe.weights.items()}
         for group in self.optimiser.param_groups:
             group["lr"] = self.learning_rate()
         self.model.train()
         totals: dict[str, Tensor] = {}
         on_cpu = self.x.device.type == "cpu"
-        batches = -(-n // recipe.batch_size)
         with (
             torch.random.fork_rng(devices=[] if on_cpu else [self.x.device]),
             fast_products() if on_cpu and recipe.bfloat16 else nullcontext(),
         ):
             torch.manual_seed(_mix(self.seed, self.epoch, self.recoveries))
-            for rows in self.shuffled().tensor_split(
-                batches
-            ):  # sizes differ by one at most: no batch too small to mean much
+            # parts that differ by one row at most: none is so small that it would mean little
+            batches = self.shuffled().tensor_split(-(-len(self.x) // recipe.batch_size))
+            for rows in batches:
                 x, y = self.x[rows], self.y[rows]
                 means = self.reduce(self.model.loss_terms(x, y), weights)
                 loss = torch.stack([weights.get(name, 1.0) * mean for name, mean in means.items()]).sum()
@@ -151,7 +150,7 @@ class _Run:
                 self.optimiser.step()
                 for name, mean in {"loss": loss, **means}.items():  # summed where they are: no waiting for a GPU
                     totals[name] = totals.get(name, 0.0) + mean.detach()
-        epoch_means = {name: float(total) / batches for name, total in totals.items()}
+        epoch_means = {name: float(total) / len(batches) for name, total in totals.items()}
         finite = all(torch.isfinite(p).all() for p in self.model.parameters())
         return epoch_means if finite and abs(epoch_means["loss"]) < float("inf") else None
 

@@ -69,7 +69,7 @@ class Ccvae(Model):
         q = self.encode(x)
         z = q.sample()
         z_c = z[:, 0]
-        fit = self.likelihood.log_prob(x, self.decode(z)).sum(1)
+        fit = self.likelihood.log_prob_of_rows(x, self.decode(z))
 
         logit = self.classify(z_c)
         log_q1, log_q0 = self.log_q_y(q)

@@ -67,14 +67,14 @@ class Clsvae(Model):
         q_c, q_d = self.encode_clean(x), self.encode_dirty(x)
         z_c, z_d = q_c.sample(), q_d.sample()
         z_eps = c.sigma_eps * noise_like(z_d)
-        codes = torch.cat([torch.cat([z_c, z_eps], 1), torch.cat([z_c, z_d], 1)])
-        fit1, fit0 = self.likelihood.log_prob(x, self.decode(codes).view(2, *x.shape)).sum(2)  # (B,) each
+        codes = torch.cat([z_c, z_eps, z_c, z_d], 1).view(2 * len(x), -1)  # a row as an inlier, then as an outlier
+        fits = self.likelihood.log_prob_of_rows(x[:, None], self.decode(codes).view(len(x), 2, -1))  # (B, 2)
         logit = self.classify(z_c, z_d)
         known = y >= 0
         pi = torch.where(known, y, logit.sigmoid())  # y where it is known: L(x) and L(x, y) in one
         return Terms(
             rows={
-                "reconstruction": -(pi * fit1 + (1 - pi) * fit0),
+                "reconstruction": -(pi * fits[:, 0] + (1 - pi) * fits[:, 1]),
                 "kl_z": kl_to_zero_mean(q_c, c.sigma_c) + kl_to_zero_mean(q_d, c.sigma_d),
                 "kl_y": torch.where(known, -log_bernoulli(y, c.alpha), kl_to_bernoulli(logit, c.alpha)),
             },

@@ -47,7 +47,7 @@ class Cvae(Model):
         output = self.decode(q.sample(), y)
         return Terms(
             rows={
-                "reconstruction": -self.likelihood.log_prob(x, output).sum(1),
+                "reconstruction": -self.likelihood.log_prob_of_rows(x, output),
                 "kl_z": kl_to_zero_mean(q, sigma=self.sigma),
             }
         )
@@ -55,7 +55,7 @@ class Cvae(Model):
     def inlier_logit(self, x: Tensor) -> Tensor:
         inlier = x.new_ones(len(x))
         output = self.decode(self.encode(x, inlier).mean, inlier)
-        return self.likelihood.log_prob(x, output).sum(1)
+        return self.likelihood.log_prob_of_rows(x, output)
 
     def repair(self, x: Tensor) -> Tensor:
         inlier, outlier = x.new_ones(len(x)), x.new_zeros(len(x))

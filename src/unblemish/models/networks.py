@@ -28,7 +28,7 @@ def mlp(*sizes: int) -> nn.Sequential:
     """Linear layers of these sizes with ReLU between them."""
     layers: list[nn.Module] = []
     for inputs, outputs in pairwise(sizes):
-        layers += [nn.Linear(inputs, outputs), nn.ReLU()]
+        layers += [nn.Linear(inputs, outputs), nn.ReLU(inplace=True)]
     return nn.Sequential(*layers[:-1])
 
 
@@ -44,7 +44,7 @@ class Mlp:
         return self.widths[-1]
 
     def encoder(self, labels: int = 0) -> nn.Module:
-        return nn.Sequential(mlp(self.cells + labels, *self.widths), nn.ReLU())
+        return nn.Sequential(mlp(self.cells + labels, *self.widths), nn.ReLU(inplace=True))
 
     def decoder(self, code: int) -> nn.Module:
         return mlp(code, *reversed(self.widths), self.cells)
@@ -142,7 +142,7 @@ class Gaussians(NamedTuple):
     log_variance: Tensor  # (B, q)
 
     def sample(self) -> Tensor:
-        return self.mean + (0.5 * self.log_variance).exp() * noise_like(self.mean)
+        return torch.addcmul(self.mean, (0.5 * self.log_variance).exp(), noise_like(self.mean))
 
 
 class GaussianEncoder(nn.Module):
@@ -151,9 +151,7 @@ class GaussianEncoder(nn.Module):
     def __init__(self, torso: Torso, code: int, labels: int = 0) -> None:
         super().__init__()
         self.body = torso.encoder(labels)
-        self.mean = nn.Linear(torso.features, code)
-        self.log_variance = nn.Linear(torso.features, code)
+        self.head = nn.Linear(torso.features, 2 * code)
 
     def forward(self, x: Tensor) -> Gaussians:
-        h = self.body(x)
-        return Gaussians(self.mean(h), self.log_variance(h))
+        return Gaussians(*self.head(self.body(x)).chunk(2, dim=1))

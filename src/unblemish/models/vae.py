@@ -38,13 +38,13 @@ class Vae(Model):
         output = self.decode(q.sample())
         return Terms(
             rows={
-                "reconstruction": -self.likelihood.log_prob(x, output).sum(1),
+                "reconstruction": -self.likelihood.log_prob_of_rows(x, output),
                 "kl_z": kl_to_zero_mean(q, sigma=1.0),
             }
         )
 
     def inlier_logit(self, x: Tensor) -> Tensor:
-        return self.likelihood.log_prob(x, self.repair(x)).sum(1)
+        return self.likelihood.log_prob_of_rows(x, self.repair(x))
 
     def repair(self, x: Tensor) -> Tensor:
         return self.decode(self.encode(x).mean)

@@ -49,7 +49,7 @@ class Vaegmm(Model):
         inlier, outlier = x.new_ones(len(x)), x.new_zeros(len(x))
         q1, q0 = self.encode(x, inlier), self.encode(x, outlier)
         outputs = self.decode(torch.cat([q1.sample(), q0.sample()])).view(2, *x.shape)
-        fit1, fit0 = self.likelihood.log_prob(x, outputs).sum(2)  # (B,) each
+        fit1, fit0 = self.likelihood.log_prob_of_rows(x, outputs)  # (B,) each
         kl1, kl0 = kl_to_zero_mean(q1, c.sigma_inlier), kl_to_zero_mean(q0, c.sigma_outlier)
         logit = self.inlier_logit(x)
         known = y >= 0

@@ -21,7 +21,7 @@ from unblemish import storage
 from unblemish.data.frames import like
 from unblemish.data.labels import INLIER, OUTLIER, UNLABELLED, check_labels
 from unblemish.data.rows import Rows
-from unblemish.data.schema import ROWS_AT_ONCE, Schema, check_rows, parts
+from unblemish.data.schema import Schema, check_rows, parts
 from unblemish.data.write import check_output
 from unblemish.errors import BadInput, Diverged, check_share, check_whole, shown
 from unblemish.models import presets
@@ -37,6 +37,7 @@ Array = NDArray[Any]
 Labels = NDArray[np.int64]
 
 PRIOR_SHARE_OF_INLIERS = 0.6  # the paper's alpha
+ROWS_AT_ONCE = 1024  # more would leave the processor's cache
 
 
 class Cleaner(TransformerMixin, BaseEstimator):  # type: ignore[misc]
@@ -158,13 +159,22 @@ class Cleaner(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
     def clean(self, X: Any) -> Report:
         """Scores, flags and repairs of these rows."""
+        reports = list(self.cleaning(X))
+        scores, repairs = ([getattr(report, name) for report in reports] for name in ("outlier_score", "repair"))
+        return Report(check_rows(X), np.concatenate(repairs), np.concatenate(scores), self.threshold_)
+
+    def cleaning(self, X: Any) -> Generator[Report, None, None]:
+        """`clean` a part at a time, in order: for more rows than fit into memory, such as those of a mapped file."""
         rows = self._fitted_rows(X)
-        x = self._encoded(rows)
-        return Report(rows, self._repair(x), self._score(self._logit(x)), self.threshold_)
+        for start in range(0, len(rows), ROWS_AT_ONCE):
+            part = rows[start : start + ROWS_AT_ONCE]
+            x = self._encoded(part)
+            yield Report(part, self._repair(x), self._score(_in_parts(self.model_.inlier_logit, x)), self.threshold_)
 
     def outlier_score(self, X: Any) -> NDArray[np.float64]:
         """(N,) in [0, 1], higher is worse."""
-        return self._score(self._logit(self._encoded(self._fitted_rows(X))))
+        x = self._encoded(self._fitted_rows(X))
+        return self._score(_in_parts(self.model_.inlier_logit, x))
 
     def predict(self, X: Any) -> NDArray[np.int64]:
         """(N,): 1 inlier, 0 outlier."""
@@ -176,10 +186,7 @@ class Cleaner(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         unrounded: the expected values instead, as float64: probabilities between the two values of binary data.
         """
         x = self._encoded(self._fitted_rows(X))
-        if not unrounded:
-            return self._repair(x)
-        with torch.no_grad():
-            return np.concatenate([self._expected(part) for part in _parts(x)])
+        return self._repair(x, self.schema_.decode if unrounded else None)
 
     def transform(self, X: Any) -> Any:
         """X with the rows that are flagged repaired; all others are X's, bit for bit."""
@@ -256,18 +263,13 @@ class Cleaner(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return rows
 
     def _encoded(self, rows: Array) -> Rows:
-        return Rows(rows, self.schema_, next(self.model_.parameters()).device)
+        return Rows(rows, self.schema_, next(self.model_.parameters()).device, often=False)
 
-    def _logit(self, x: Rows) -> NDArray[np.float64]:
-        return _in_parts(self.model_.inlier_logit, x)
-
-    def _expected(self, x: torch.Tensor) -> NDArray[np.float64]:
-        """The repair of one part, in raw values, unrounded."""
-        return self.schema_.decode(self.model_.likelihood.mean(self.model_.repair(x)).cpu().numpy())
-
-    def _repair(self, x: Rows) -> Array:
+    def _repair(self, x: Rows, decode: Callable[[Array], Array] | None = None) -> Array:
+        decode = decode or self.schema_.decode_rounded
         with torch.no_grad():
-            return np.concatenate([self.schema_.to_raw(self._expected(part)) for part in _parts(x)])
+            expected = (self.model_.likelihood.mean(self.model_.repair(part)).cpu().numpy() for part in _parts(x))
+            return np.concatenate([decode(part) for part in expected])
 
     def _score(self, logit: NDArray[np.float64]) -> NDArray[np.float64]:
         """1 - q(y=1|x), or the rank of a likelihood among the fitted rows."""

@@ -129,8 +129,6 @@ class _Run:
         """One pass over the rows; None if it met anything that is not finite."""
         recipe = self.recipe
         weights = {name: ramp.at(self.epoch, recipe.epochs) for name, ramp in recipe.weights.items()}
-        for group in self.optimiser.param_groups:
-            group["lr"] = self.learning_rate()
         self.model.train()
         totals: dict[str, Tensor] = {}
         on_cpu = self.x.device.type == "cpu"
@@ -141,7 +139,9 @@ class _Run:
             torch.manual_seed(_mix(self.seed, self.epoch, self.recoveries))
             # parts that differ by one row at most: none is so small that it would mean little
             batches = self.shuffled().tensor_split(-(-len(self.x) // recipe.batch_size))
-            for rows in batches:
+            for k, rows in enumerate(batches):
+                for group in self.optimiser.param_groups:
+                    group["lr"] = self.learning_rate((self.epoch + (k + 0.5) / len(batches)) / recipe.epochs)
                 x, y = self.x[rows], self.y[rows]
                 means = self.reduce(self.model.loss_terms(x, y), weights)
                 loss = torch.stack([weights.get(name, 1.0) * mean for name, mean in means.items()]).sum()
@@ -179,8 +179,9 @@ class _Run:
                 means[name] = penalty()
         return means
 
-    def learning_rate(self) -> float:
-        return self.recipe.learning_rate * 0.3**self.recoveries
+    def learning_rate(self, done: float) -> float:
+        """When this share of the steps is done, and after the recoveries there were."""
+        return self.recipe.rate_at(done) * 0.3**self.recoveries
 
     def has_settled(self) -> bool:
         """Whether the loss has not improved for `patience` epochs with all weights at their top."""
@@ -218,7 +219,8 @@ class _Run:
                 self.curve,
             )
         self.recoveries += 1
-        return f"{met}: back to the state before it, learning rate lowered to {self.learning_rate():.2g}"
+        lowered = self.learning_rate(done=self.recipe.rise)
+        return f"{met}: back to the state before it, learning rate lowered to {lowered:.2g}"
 
     def load(self, path: Path, fingerprint: str) -> None:
         state = load_checkpoint(path, fingerprint)

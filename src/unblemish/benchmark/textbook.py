@@ -6,6 +6,7 @@ DataLoader, nn.Sequential, torch.distributions, default Adam, the paper's recipe
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 
 import torch
 import torch.nn.functional as F
@@ -19,7 +20,7 @@ from unblemish.models.recipe import Recipe
 
 def network(*sizes: int) -> nn.Sequential:
     layers: list[nn.Module] = []
-    for inputs, outputs in zip(sizes, sizes[1:], strict=False):
+    for inputs, outputs in pairwise(sizes):
         layers += [nn.Linear(inputs, outputs), nn.ReLU()]
     return nn.Sequential(*layers[:-1])
 

@@ -15,9 +15,10 @@ class Rows:
 
     dtype = torch.float32
 
-    def __init__(self, raw: Array, schema: Schema, device: torch.device) -> None:
+    def __init__(self, raw: Array, schema: Schema, device: torch.device, *, often: bool = True) -> None:
+        """often: rows will be asked for again and again, so that it pays to keep them encoded."""
         self.raw, self.schema, self.device = raw, schema, device
-        self.held = self._encoded(slice(None)) if len(raw) * schema.cells * 4 <= HELD_BYTES else None
+        self.held = self._encoded(slice(None)) if often and len(raw) * schema.cells * 4 <= HELD_BYTES else None
 
     def __len__(self) -> int:
         return len(self.raw)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from enum import StrEnum
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -89,7 +90,7 @@ class Schema(BaseModel):
         if self.kind is not Kind.BINARY:
             return
         for start, part in parts(X):
-            strange = ~np.isin(part, (self.low[0], self.high[0]))
+            strange = (part != self.low[0]) & (part != self.high[0])
             if strange.any():
                 row, cell = np.argwhere(strange)[0]
                 raise BadInput(
@@ -99,6 +100,8 @@ class Schema(BaseModel):
 
     def encode(self, X: Array) -> NDArray[np.float32]:
         """(N, *shape) raw -> (N, D) standardised."""
+        if self._is_bytes:
+            return self._code_of_byte.take(X.reshape(len(X), -1).view(np.uint8))
         flat = (X.reshape(len(X), -1).astype(np.float64) - np.array(self.mean)) / np.array(self.scale)
         if np.abs(flat).max(initial=0) > FAR:
             row, cell = np.argwhere(np.abs(flat) > FAR)[0]
@@ -108,10 +111,31 @@ class Schema(BaseModel):
             )
         return flat.astype(np.float32)
 
+    @property
+    def _is_bytes(self) -> bool:
+        """Bytes are most of all data, and have short ways in and out."""
+        return self.dtype in ("uint8", "bool") and len(self.mean) == 1
+
+    @cached_property
+    def _code_of_byte(self) -> NDArray[np.float32]:
+        return ((np.arange(256) - self.mean[0]) / self.scale[0]).astype(np.float32)
+
     def decode(self, encoded: NDArray[Any]) -> NDArray[np.float64]:
         """(N, D) standardised -> (N, *shape) raw, unrounded."""
         raw = encoded.astype(np.float64) * np.array(self.scale) + np.array(self.mean)
         return raw.reshape(len(raw), *self.shape)
+
+    def decode_rounded(self, encoded: NDArray[np.float32]) -> Array:
+        """(N, D) standardised -> (N, *shape) raw values that the data could hold: of its dtype, within its range."""
+        if not self._is_bytes:
+            return self.to_raw(self.decode(encoded))
+        if self.kind is Kind.BINARY:  # 0 and 1 until here
+            raw = np.where(encoded > 0.5, np.uint8(self.high[0]), np.uint8(self.low[0]))
+        else:
+            values = encoded * np.float32(self.scale[0])
+            values += np.float32(self.mean[0])
+            raw = np.rint(values.clip(self.low[0], self.high[0], out=values), out=values).astype(np.uint8)
+        return raw.view(self.dtype).reshape(len(raw), *self.shape)
 
     def to_raw(self, values: NDArray[np.float64]) -> Array:
         """Unrounded raw values -> values that the data could hold: of its dtype, within its range."""

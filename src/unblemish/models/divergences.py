@@ -48,7 +48,7 @@ def distance_correlation(a: Tensor, b: Tensor, *, root: bool = False) -> Tensor:
     dCov(A, B) / sqrt(dVar(A) dVar(B)) of the doubly centred distance matrices A and B. This is the squared
     form of other texts; `root` gives its square root.
     """
-    correlation: Tensor = _DistanceCorrelation.apply(a, b)
+    correlation: Tensor = _DistanceCorrelation.apply(a, b)  # type: ignore[no-untyped-call]
     if not root:
         return correlation
     return correlation.clamp_min(torch.finfo(a.dtype).eps).sqrt()  # a root has no gradient at 0
@@ -78,7 +78,7 @@ class _DistanceCorrelation(torch.autograd.Function):
 
 
 def _centred_distances(z: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """In float64: distances (n, n) by inner products, the same doubly centred with mean square 1, and its root before."""
+    """In float64: distances (n, n) by inner products; doubly centred, with mean square 1; the root of what it was."""
     z = z.double()
     square = z.square().sum(1)
     sums = square[:, None] + square

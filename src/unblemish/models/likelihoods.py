@@ -41,7 +41,7 @@ class Bernoulli(Likelihood):
         return x * output - F.softplus(output)
 
     def log_prob_of_rows(self, x: Tensor, output: Tensor) -> Tensor:
-        return _BernoulliRows.apply(x, output)
+        return _BernoulliRows.apply(x, output)  # type: ignore[no-untyped-call]
 
     def mean(self, output: Tensor) -> Tensor:
         return output.sigmoid()

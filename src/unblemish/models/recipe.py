@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
@@ -32,11 +33,21 @@ class Recipe:
 
     epochs: int
     batch_size: int = 128
-    learning_rate: float = 1e-3
+    learning_rate: float = 1e-3  # at its highest
+    rise: float = 0.0  # the share of the steps over which it grows from 0, in a straight line
+    fall: float = 0.0  # the share of the steps over which it sinks to 0, along half a cosine
     weight_decay: float = 0.0
     weights: Mapping[str, Ramp] = field(default_factory=dict)
     bfloat16: bool = True  # products of matrices from bfloat16, where the CPU has instructions for it
     patience: int | None = None  # stop after so many epochs without a better loss, once all ramps have risen
+
+    def rate_at(self, done: float) -> float:
+        """The learning rate when this share of the steps is done."""
+        if done < self.rise:
+            return self.learning_rate * done / self.rise
+        if done > 1 - self.fall:
+            return self.learning_rate * 0.5 * (1 - math.cos(math.pi * (1 - done) / self.fall))
+        return self.learning_rate
 
     def over(self, epochs: int) -> Recipe:
         """The same over so many epochs, the delays in proportion."""

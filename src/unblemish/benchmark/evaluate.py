@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from unblemish.benchmark.corruption import Corrupted, trusted_labels
 from unblemish.cleaner import Cleaner
-from unblemish.data.schema import Kind
+from unblemish.data.schema import Array, Kind, Schema
 from unblemish.metrics import average_precision, brier, smse
 from unblemish.models import presets
 from unblemish.models.base import Labels
@@ -27,13 +27,17 @@ class Figures:
 
 def evaluate(cleaner: Cleaner, data: Corrupted) -> Figures:
     """Figures of a fitted cleaner on rows whose truth is known; the repair is that of every row, as published."""
-    schema = cleaner.schema_
-    truth = schema.encode(data.clean)
-    repaired = schema.encode(cleaner.repair(data.dirty, unrounded=True))
+    repaired = cleaner.schema_.standardised(cleaner.repair(data.dirty, unrounded=True))
+    return figures(data, cleaner.schema_, cleaner.outlier_score(data.dirty), repaired)
+
+
+def figures(data: Corrupted, schema: Schema, outlier_score: Array, repaired: Array) -> Figures:
+    """Figures of scores (N,), higher is worse, and repairs (N, D) of standardised cells."""
+    truth = schema.standardised(data.clean)
     mask = data.mask.reshape(len(data), -1)
     error = brier if schema.kind is Kind.BINARY else smse
     return Figures(
-        avpr=average_precision(data.is_outlier, cleaner.outlier_score(data.dirty)),
+        avpr=average_precision(data.is_outlier, outlier_score),
         smse_dirty=error(truth, repaired, mask),
         smse_clean=error(truth, repaired, ~mask),
         smse_clean_outliers=error(truth, repaired, ~mask & data.is_outlier[:, None]),

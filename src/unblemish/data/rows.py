@@ -7,7 +7,7 @@ from torch import Tensor
 
 from unblemish.data.schema import Array, Schema
 
-HELD_BYTES = 2**29  # up to here all rows are encoded once and kept, beyond it each batch when it is asked for
+HELD_BYTES = 2**29  # up to here rows are encoded once and kept, beyond it (and bytes, where it is quick) when asked for
 
 
 class Rows:
@@ -18,7 +18,8 @@ class Rows:
     def __init__(self, raw: Array, schema: Schema, device: torch.device, *, often: bool = True) -> None:
         """often: rows will be asked for again and again, so that it pays to keep them encoded."""
         self.raw, self.schema, self.device = raw, schema, device
-        self.held = self._encoded(slice(None)) if often and len(raw) * schema.cells * 4 <= HELD_BYTES else None
+        hold = often and not schema.is_bytes and len(raw) * schema.cells * 4 <= HELD_BYTES
+        self.held = self._encoded(slice(None)) if hold else None
 
     def __len__(self) -> int:
         return len(self.raw)

@@ -100,9 +100,9 @@ class Schema(BaseModel):
 
     def encode(self, X: Array) -> NDArray[np.float32]:
         """(N, *shape) raw -> (N, D) standardised."""
-        if self._is_bytes:
+        if self.is_bytes:
             return self._code_of_byte.take(X.reshape(len(X), -1).view(np.uint8))
-        flat = (X.reshape(len(X), -1).astype(np.float64) - np.array(self.mean)) / np.array(self.scale)
+        flat = self.standardised(X)
         if np.abs(flat).max(initial=0) > FAR:
             row, cell = np.argwhere(np.abs(flat) > FAR)[0]
             raise BadInput(
@@ -111,8 +111,12 @@ class Schema(BaseModel):
             )
         return flat.astype(np.float32)
 
+    def standardised(self, values: Array) -> NDArray[np.float64]:
+        """(N, *shape) raw, also between what the dtype could hold -> (N, D), in float64."""
+        return (values.reshape(len(values), -1).astype(np.float64) - np.array(self.mean)) / np.array(self.scale)
+
     @property
-    def _is_bytes(self) -> bool:
+    def is_bytes(self) -> bool:
         """Bytes are most of all data, and have short ways in and out."""
         return self.dtype in ("uint8", "bool") and len(self.mean) == 1
 
@@ -127,7 +131,7 @@ class Schema(BaseModel):
 
     def decode_rounded(self, encoded: NDArray[np.float32]) -> Array:
         """(N, D) standardised -> (N, *shape) raw values that the data could hold: of its dtype, within its range."""
-        if not self._is_bytes:
+        if not self.is_bytes:
             return self.to_raw(self.decode(encoded))
         if self.kind is Kind.BINARY:  # 0 and 1 until here
             raw = np.where(encoded > 0.5, np.uint8(self.high[0]), np.uint8(self.low[0]))

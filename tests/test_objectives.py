@@ -27,7 +27,7 @@ from unblemish.models.presets import Config, with_imbalance
 from unblemish.models.recipe import Ramp, Recipe
 from unblemish.models.vae import Vae, VaeConfig
 from unblemish.models.vaegmm import Vaegmm, VaegmmConfig
-from unblemish.training import _Run
+from unblemish.training import Trainer
 
 CELLS = 12
 LABELS = [-1, 1, 0, 1, -1, -1, 1, 0, -1, 1, 1, -1, -1, -1]  # omega_imb = 5/2
@@ -235,7 +235,7 @@ def weigh(means: dict[str, Tensor], by: dict[str, Ramp]) -> float:
 
 def reduced(case: Case, by: dict[str, Ramp], rows: slice = slice(None)) -> dict[str, Tensor]:
     """The means over a batch, as training takes them in its first epoch."""
-    training = _Run(case.model, case.x, case.y, Recipe(1, weights=by), 0)
+    training = Trainer(case.model, case.x, case.y, Recipe(1, weights=by), 0)
     terms = case.model.loss_terms(case.x[rows], case.y[rows])
     return training.reduce(terms, {name: ramp.at(0, 1) for name, ramp in by.items()})
 
@@ -278,7 +278,7 @@ def test_what_an_epoch_minimises_is_the_papers_total_loss(name: str, kl: float, 
     freeze(noise)
     recipe = Recipe(1, batch_size=len(case.x), weights=weights(kl=kl))
     before = replace(case, model=make(name).model)  # the epoch leaves other weights behind
-    epoch = _Run(case.model, case.x, case.y, recipe, 0).train_epoch()
+    epoch = Trainer(case.model, case.x, case.y, recipe, 0).train_epoch()
 
     objective, _ = objective_of(before, noise.draws)
     annealed = sum(values.mean() for term, values in objective.terms.items() if term.startswith("kl_"))
@@ -316,7 +316,7 @@ def test_without_weight_the_penalty_is_not_computed() -> None:
 
     case = make("clsvae")
     terms = replace(case.model.loss_terms(case.x, case.y), penalties={"dependence": refuse})
-    _Run(case.model, case.x, case.y, Recipe(1), 0).reduce(terms, {"dependence": 0.0})
+    Trainer(case.model, case.x, case.y, Recipe(1), 0).reduce(terms, {"dependence": 0.0})
 
 
 def test_the_penalty_may_be_the_root(freeze: Freeze) -> None:

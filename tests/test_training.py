@@ -17,7 +17,7 @@ from unblemish import BadInput, Diverged
 from unblemish.models.base import Model, Terms
 from unblemish.models.presets import PAPER
 from unblemish.models.recipe import Ramp, Recipe
-from unblemish.training import _Run, fast_products, train
+from unblemish.training import Trainer, fast_products, train
 
 RECIPE = Recipe(
     epochs=6,
@@ -61,12 +61,30 @@ def test_ramp_never_falls_and_ends_at_its_top(top: float, delay: int, ratio: flo
     assert ramp.at(max(epochs, delay) + 1, epochs) == top or ratio == 1
 
 
+def test_learning_rate_rises_and_falls() -> None:
+    recipe = Recipe(10, learning_rate=2.0, rise=0.2, fall=0.5)
+    assert [recipe.rate_at(done) for done in (0.0, 0.1, 0.2, 0.5)] == [0.0, 1.0, 2.0, 2.0]
+    assert recipe.rate_at(0.75) == pytest.approx(1.0)
+    assert recipe.rate_at(1.0) == pytest.approx(0.0)
+    assert Recipe(10).rate_at(0.0) == Recipe(10).rate_at(1.0) == 1e-3
+
+
+def test_each_step_has_the_learning_rate_of_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[float] = []
+    x, y = tiny_batch("clsvae")
+    run = Trainer(tiny_model("clsvae"), x, y, replace(RECIPE, epochs=2, learning_rate=1.0, rise=1.0), seed=0)
+    original = run.optimiser.step
+    monkeypatch.setattr(run.optimiser, "step", lambda: (seen.append(run.optimiser.param_groups[0]["lr"]), original()))
+    assert list(run.epochs()) == [1, 2]
+    assert seen == pytest.approx([(k + 0.5) / 6 for k in range(6)])
+
+
 def test_batch_estimates_add_up_to_the_means_of_the_whole(freeze_noise: Any) -> None:
     """Averaged over the batches of an epoch, each estimate is the mean over all rows, or over the trusted set."""
     freeze_noise()
     model = tiny_model("clsvae")
     x, y = tiny_batch("clsvae")
-    run = _Run(model, x, y, RECIPE, seed=0)
+    run = Trainer(model, x, y, RECIPE, seed=0)
     terms = model.loss_terms(x, y)
     torch.manual_seed(0)
     batches = run.shuffled().tensor_split(3)
@@ -81,7 +99,7 @@ def test_trusted_rows_are_spread_evenly_and_anywhere() -> None:
     x = torch.zeros(400, 12).double()
     y = torch.full((400,), -1.0)
     y[:40] = torch.arange(40) % 2
-    run = _Run(tiny_model("clsvae"), x, y, RECIPE, seed=0)
+    run = Trainer(tiny_model("clsvae"), x, y, RECIPE, seed=0)
     torch.manual_seed(0)
     places = []
     for _ in range(200):
@@ -234,7 +252,7 @@ def test_a_state_gone_bad_in_the_last_step_is_noticed(monkeypatch: pytest.Monkey
     """The loss is taken before the step: weights that the step made infinite must not become the good state."""
     model = tiny_model("clsvae")
     x, y = tiny_batch("clsvae")
-    run = _Run(model, x, y, RECIPE, seed=0)
+    run = Trainer(model, x, y, RECIPE, seed=0)
     step = run.optimiser.step
 
     def bad_step() -> None:
@@ -303,15 +321,15 @@ def test_fast_products_are_for_the_time_of_an_epoch_alone(monkeypatch: pytest.Mo
 
     monkeypatch.setattr(model, "loss_terms", spy)
     before = torch.get_float32_matmul_precision()
-    for _ in train(model, *tiny_batch("clsvae"), replace(RECIPE, epochs=2)):
+    for _ in train(model, *tiny_batch("clsvae"), replace(RECIPE, epochs=2, bfloat16=True)):
         assert torch.get_float32_matmul_precision() == before
     assert set(seen) == {"medium"}
     seen.clear()
-    list(train(model, *tiny_batch("clsvae"), replace(RECIPE, epochs=1, bfloat16=False)))
+    list(train(model, *tiny_batch("clsvae"), replace(RECIPE, epochs=1)))
     assert set(seen) == {before}
     monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda: False)
     seen.clear()
-    list(train(model, *tiny_batch("clsvae"), replace(RECIPE, epochs=1)))
+    list(train(model, *tiny_batch("clsvae"), replace(RECIPE, epochs=1, bfloat16=True)))
     assert set(seen) == {before}
 
 

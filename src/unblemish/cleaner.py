@@ -53,7 +53,8 @@ class Cleaner(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
     model:     'clsvae', 'clsvae-nodc', 'ccvae', 'vaegmm', 'cvae', 'vae' or 'vae-l2'
     preset:    None for defaults that suit the data; 'shapes', 'frey' or 'fashion' for the paper's; or a Preset
-    epochs:    in place of the preset's
+    recipe:    'fast', or 'paper' for three times the epochs, at one low learning rate; a Preset has its own
+    epochs:    in place of the recipe's
     torso:     'mlp', or 'conv' for images of 16x16 or more
     threshold: rows that score this or more are outliers. None is the paper's 0.5; for models without a
                classifier it is what tells the trusted set apart best, or else flags the prior's share of rows
@@ -70,6 +71,7 @@ class Cleaner(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         model: str = "clsvae",
         *,
         preset: str | Preset | None = None,
+        recipe: str = "fast",
         epochs: int | None = None,
         torso: str = "mlp",
         threshold: float | None = None,
@@ -80,6 +82,7 @@ class Cleaner(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     ) -> None:
         self.model = model
         self.preset = preset
+        self.recipe = recipe
         self.epochs = epochs
         self.torso = torso
         self.threshold = threshold
@@ -204,6 +207,8 @@ class Cleaner(TransformerMixin, BaseEstimator):  # type: ignore[misc]
                 raise BadInput(f"preset holds a {kind}, which is not for {self.model}; choose another model or preset")
         elif self.preset is not None and self.preset not in presets.PAPER:
             raise BadInput(f"preset is {shown(self.preset)}; choose {', '.join(presets.PAPER)}, or None")
+        if self.recipe not in presets.RECIPES:
+            raise BadInput(f"recipe is {shown(self.recipe)}; choose {' or '.join(presets.RECIPES)}")
         if self.torso not in ("mlp", "conv"):
             raise BadInput(f"torso is {shown(self.torso)}; choose 'mlp' or 'conv'")
         if self.epochs is not None:
@@ -218,10 +223,13 @@ class Cleaner(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     def _choose_preset(self, schema: Schema, y: Labels) -> Preset:
         if isinstance(self.preset, Preset):
             preset = self.preset
-        elif self.preset is not None:
-            preset = presets.PAPER[self.preset][self.model]
         else:
-            preset = presets.default(self.model, schema, len(y), int((y != UNLABELLED).sum()))
+            if self.preset is None:
+                preset = presets.default(self.model, schema, len(y), int((y != UNLABELLED).sum()))
+            else:
+                preset = presets.PAPER[self.preset][self.model]
+            if self.recipe == "fast":
+                preset = presets.fast(preset)
         if self.epochs is not None:
             preset = replace(preset, recipe=preset.recipe.over(int(self.epochs)))
         return replace(preset, config=presets.with_imbalance(preset.config, y))

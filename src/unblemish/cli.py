@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, NoReturn, Optional
 import typer
 
 from unblemish import __version__
+from unblemish.benchmark.commands import bench
 from unblemish.errors import BadInput, Diverged, check_share
 
 if TYPE_CHECKING:
@@ -28,6 +29,8 @@ app = typer.Typer(
     epilog="Start with:  unblemish demo",
 )
 
+app.add_typer(bench, name="bench")
+
 MODELS = "clsvae, clsvae-nodc, ccvae, vaegmm, cvae, vae or vae-l2"
 
 DataFile = Annotated[Path, typer.Argument(metavar="X", help="The rows: a .npy or .npz file.", show_default=False)]
@@ -35,6 +38,9 @@ ArrayName = Annotated[Optional[str], typer.Option("--array", help="Which array o
 ModelName = Annotated[str, typer.Option("--model", help=f"One of {MODELS}.")]
 Seed = Annotated[int, typer.Option(help="The same seed, data and machine give the same result.")]
 Force = Annotated[bool, typer.Option("--force", help="Replace an output that exists.")]
+RecipeName = Annotated[
+    str, typer.Option("--recipe", help="fast, or paper for three times the epochs at one low learning rate.")
+]
 Epochs = Annotated[Optional[int], typer.Option(help="Instead of the number that suits the data.")]  # noqa: UP045
 
 
@@ -50,6 +56,7 @@ def demo(
     out: Annotated[Path, typer.Option(help="A folder for the pictures and the figures.")] = Path("unblemish-demo"),
     model: ModelName = "clsvae",
     seed: Seed = 0,
+    recipe: RecipeName = "fast",
     epochs: Epochs = None,
     force: Force = False,
 ) -> None:
@@ -61,7 +68,7 @@ def demo(
     from unblemish.benchmark.demo import run
 
     with _stopping("the demo starts anew when it is run again"):
-        run(out, model, seed, epochs=epochs, force=force, console=_console())
+        run(out, model, seed, recipe=recipe, epochs=epochs, force=force, console=_console())
 
 
 @app.command()
@@ -74,6 +81,7 @@ def fit(
     out: Annotated[Path, typer.Option(help="The folder to save the model to.", show_default=False)],
     model: ModelName = "clsvae",
     array: ArrayName = None,
+    recipe: RecipeName = "fast",
     epochs: Epochs = None,
     torso: Annotated[str, typer.Option(help="mlp, or conv for images of 16x16 or more.")] = "mlp",
     folds: Annotated[int, typer.Option(help="Cross-validate the trusted set in so many parts; 0 for none.")] = 3,
@@ -99,7 +107,7 @@ def fit(
     from unblemish.cleaner import Cleaner
     from unblemish.progress import bar
 
-    cleaner = Cleaner(model, epochs=epochs, torso=torso, folds=folds, seed=seed, device=device)
+    cleaner = Cleaner(model, recipe=recipe, epochs=epochs, torso=torso, folds=folds, seed=seed, device=device)
     if force:
         checkpoint.unlink(missing_ok=True)
     with (

@@ -62,6 +62,7 @@ class Parameters(BaseModel):
 
     model: str
     preset: str | None = None
+    recipe: str
     epochs: int | None
     torso: str
     threshold: float | None

@@ -56,7 +56,7 @@ def train(
     interrupted and resumed ends with the same weights, bit for bit, as one that was not. A checkpoint whose
     `fingerprint` is another's is refused. Returns the loss and terms of every epoch, also those before a resume.
     """
-    run = _Run(model, x, y, recipe, seed)
+    run = Trainer(model, x, y, recipe, seed)
     message = ""
     if checkpoint is not None and checkpoint.exists():
         run.load(checkpoint, fingerprint)
@@ -105,7 +105,7 @@ class _State:
     curve: list[dict[str, float]]
 
 
-class _Run:
+class Trainer:
     """One training run: what changes from epoch to epoch, and how."""
 
     def __init__(self, model: Model, x: Tensor | Rows, y: Tensor, recipe: Recipe, seed: int) -> None:
@@ -124,6 +124,12 @@ class _Run:
                 "exp_avg": torch.zeros_like(p),
                 "exp_avg_sq": torch.zeros_like(p),
             }
+
+    def epochs(self) -> Iterator[int]:
+        """The whole run, without recovery or checkpoint: yields how many epochs are done."""
+        while self.epoch < self.recipe.epochs and self.train_epoch() is not None:
+            self.epoch += 1
+            yield self.epoch
 
     def train_epoch(self) -> dict[str, float] | None:
         """One pass over the rows; None if it met anything that is not finite."""

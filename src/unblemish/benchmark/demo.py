@@ -30,6 +30,7 @@ def run(
     model: str = "clsvae",
     seed: int = 0,
     *,
+    recipe: str = "fast",
     epochs: int | None = None,
     rows: int = ROWS,
     force: bool = False,
@@ -37,7 +38,7 @@ def run(
 ) -> Figures:
     """Make the data, fit on its training split, score on its test split, print and draw."""
     console = console or Console()
-    cleaner = Cleaner(model, preset="shapes", epochs=epochs, folds=0, seed=seed)
+    cleaner = Cleaner(model, preset="shapes", recipe=recipe, epochs=epochs, folds=0, seed=seed)
     cleaner.check_parameters()
     _prepare(out, force=force)
     parts = split(synthetic_shapes(rows, NOISE, seed), seed)

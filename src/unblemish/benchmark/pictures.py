@@ -26,7 +26,7 @@ NAMES = {
 }
 
 
-def _figure(width: float, height: float) -> Figure:
+def new_figure(width: float, height: float) -> Figure:
     figure = Figure(figsize=(width, height), dpi=150, layout="constrained")
     FigureCanvasAgg(figure)
     return figure
@@ -39,7 +39,7 @@ def strip(file: IO[bytes], data: Corrupted, repaired: Array, is_outlier: NDArray
     rows = [int(row) for kind in kinds for row in kind[:per_kind]]
     low, high = float(data.clean.min()), float(data.clean.max())
     reach = high - low
-    figure = _figure(0.75 * len(rows) + 1.1, 4.1)
+    figure = new_figure(0.75 * len(rows) + 1.1, 4.1)
     axes = figure.subplots(4, len(rows), squeeze=False)
     column = 0
     for title, kind in zip(titles, kinds, strict=True):
@@ -78,7 +78,7 @@ def curves(file: IO[bytes], curve: list[dict[str, float]]) -> None:
     names = [name for name in NAMES if any(name in epoch for epoch in curve)]
     columns = min(3, len(names))
     lines = -(-len(names) // columns)
-    figure = _figure(3.4 * columns, 2.3 * lines)
+    figure = new_figure(3.4 * columns, 2.3 * lines)
     axes = figure.subplots(lines, columns, squeeze=False).flat
     for axis, name in zip(axes, names, strict=False):
         epochs = [k for k, epoch in enumerate(curve, 1) if name in epoch]
@@ -101,7 +101,7 @@ def score_histogram(
     file: IO[bytes], outlier_score: NDArray[np.float64], truly_outlier: NDArray[np.bool_], threshold: float
 ) -> None:
     """How many rows have which score, by what they truly are; rows on a logarithmic axis, for few matter too."""
-    figure = _figure(6.4, 3.2)
+    figure = new_figure(6.4, 3.2)
     axis = figure.subplots()
     axis.hist(
         [outlier_score[~truly_outlier], outlier_score[truly_outlier]],

@@ -105,6 +105,15 @@ PAPER: dict[str, dict[str, Preset]] = {"shapes": _shapes(), "frey": _frey(), "fa
 NAMES: tuple[str, ...] = tuple(PAPER["shapes"])
 
 
+RECIPES = ("fast", "paper")
+
+
+def fast(preset: Preset) -> Preset:
+    """The same in a third of the epochs: a learning rate five times as high, that rises at first and sinks to 0."""
+    shorter = preset.recipe.over(max(1, round(preset.recipe.epochs / 3)))
+    return replace(preset, recipe=replace(shorter, learning_rate=5 * shorter.learning_rate, rise=0.15, fall=0.6))
+
+
 def default(name: str, schema: Schema, rows: int, trusted: int) -> Preset:
     """A preset for data that the paper never saw: the one for Shapes, scaled from its 784 cells to these.
 

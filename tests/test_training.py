@@ -72,11 +72,12 @@ def test_learning_rate_rises_and_falls() -> None:
 def test_each_step_has_the_learning_rate_of_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[float] = []
     x, y = tiny_batch("clsvae")
-    run = Trainer(tiny_model("clsvae"), x, y, replace(RECIPE, epochs=2, learning_rate=1.0, rise=1.0), seed=0)
+    run = Trainer(tiny_model("clsvae"), x, y, replace(RECIPE, epochs=2, learning_rate=6e-3, rise=1.0), seed=0)
     original = run.optimiser.step
     monkeypatch.setattr(run.optimiser, "step", lambda: (seen.append(run.optimiser.param_groups[0]["lr"]), original()))
     assert list(run.epochs()) == [1, 2]
-    assert seen == pytest.approx([(k + 0.5) / 6 for k in range(6)])
+    places = [epoch + (k + 0.5) / 3 for epoch in (0, 1) for k in range(3)]
+    assert seen == pytest.approx([6e-3 * place / 2 for place in places])
 
 
 def test_batch_estimates_add_up_to_the_means_of_the_whole(freeze_noise: Any) -> None:

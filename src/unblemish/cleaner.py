@@ -229,7 +229,7 @@ class Cleaner(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             else:
                 preset = presets.PAPER[self.preset][self.model]
             if self.recipe == "fast":
-                preset = presets.fast(preset)
+                preset = presets.fast(preset, len(y))
         if self.epochs is not None:
             preset = replace(preset, recipe=preset.recipe.over(int(self.epochs)))
         return replace(preset, config=presets.with_imbalance(preset.config, y))

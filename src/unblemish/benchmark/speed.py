@@ -149,7 +149,7 @@ def _race(dataset: str, seed: int, size: Size) -> tuple[_Racer, _Racer]:
     y = torch.from_numpy(labels_for("clsvae", parts.train, 10, seed))
     paper = presets.PAPER[dataset]["clsvae"]
     recipe = paper.recipe if size.reach is None else paper.recipe.over(size.reach)
-    fast = presets.fast(replace(paper, recipe=recipe))
+    fast = presets.fast(replace(paper, recipe=recipe), len(parts.train))
     schema = Schema.of(parts.train.dirty)
     x = Rows(parts.train.dirty, schema, torch.device("cpu"))
     validation = Rows(parts.validation.dirty, schema, torch.device("cpu"))[:]

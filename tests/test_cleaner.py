@@ -161,7 +161,7 @@ def test_every_model_finds_and_repairs_planted_errors(name: str) -> None:
     X, y, outlier, clean = blobs(400)
     labels = (~outlier).astype(int) if name == "cvae" else y
     preset = None if name != "ccvae" else presets.default("ccvae", Schema.of(X), len(X), 24)
-    cleaner = Cleaner(name, preset=preset, epochs=150, folds=0).fit(X, labels)
+    cleaner = Cleaner(name, preset=preset, recipe="paper", epochs=150, folds=0).fit(X, labels)
     score = cleaner.outlier_score(X)
     assert ((score >= 0) & (score <= 1)).all()
     assert score[outlier].mean() > score[~outlier].mean()

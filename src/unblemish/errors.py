@@ -26,6 +26,13 @@ def check_whole(name: str, value: Any, least: int) -> None:
         raise BadInput(f"{name} is {shown(value)}; give a whole number, {least} or more")
 
 
+def check_one_of(name: str, value: Any, choices: Iterable[str]) -> None:
+    """Refuse what is not one of the choices."""
+    choices = tuple(choices)
+    if value not in choices:
+        raise BadInput(f"{name} is {shown(value)}; choose {', '.join(choices[:-1])} or {choices[-1]}")
+
+
 def check_share(name: str, value: Any) -> None:
     """Refuse what is not a number from 0 to 1."""
     if isinstance(value, bool) or not isinstance(value, Real) or not 0 <= float(value) <= 1:

@@ -62,15 +62,15 @@ def fashion_mnist(folder: Path = DEBIAN_FASHION, noise: float = 0.35, seed: int 
     return Splits(data[order[:54_000]], data[order[54_000:]], data[60_000:])
 
 
-def load(dataset: str, seed: int) -> Splits:
-    """'shapes', 'frey' (from the folder that UNBLEMISH_DATA names) or 'fashion', 35 % of its rows corrupted."""
+def load(dataset: str, seed: int, noise: float = 0.35) -> Splits:
+    """'shapes', 'frey' (from the folder that UNBLEMISH_DATA names) or 'fashion'."""
     match dataset:
         case "shapes":
-            return split(synthetic_shapes(seed=seed), seed)
+            return split(synthetic_shapes(noise=noise, seed=seed), seed)
         case "frey":
-            return split(frey_faces(Path(os.environ["UNBLEMISH_DATA"]), seed=seed), seed)
+            return split(frey_faces(Path(os.environ["UNBLEMISH_DATA"]), noise, seed), seed)
         case _:
-            return fashion_mnist(seed=seed)
+            return fashion_mnist(noise=noise, seed=seed)
 
 
 def _idx(path: Path) -> NDArray[np.uint8]:

@@ -1,0 +1,131 @@
+"""Many runs: each made once, one thread a process, its line kept as soon as it ends; goes on after a kill."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, fields
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+from unblemish.benchmark.pool import results, workers
+from unblemish.benchmark.runs import AS_PUBLISHED, CHOICES, Run, result
+from unblemish.data.write import cannot_write
+from unblemish.errors import BadInput
+
+DATASETS = ("shapes", "fashion", "frey")
+TABLE_MODELS = ("vae-l2", "vaegmm", "cvae", "ccvae", "clsvae-nodc", "clsvae")
+NOISE = (15, 25, 35, 45)
+LABELS = (5, 10, 25, 50)
+SEEDS = range(5)
+
+
+def _grid(noise: Sequence[int], labels: Sequence[int]) -> list[Run]:
+    cases = product(SEEDS, DATASETS, TABLE_MODELS, noise, labels)
+    return [Run.of(d, m, noise=n, labels=k, seed=s) for s, d, m, n, k in cases]
+
+
+def _recipes() -> list[Run]:
+    """What the ways to be faster do to the quality."""
+    ways = [("paper", AS_PUBLISHED), ("fast", AS_PUBLISHED), ("fast", "bfloat16")]
+    return [Run(d, seed=s, recipe=recipe, choice=c) for s, d, (recipe, c) in product(SEEDS, DATASETS, ways)]
+
+
+def _choices() -> list[Run]:
+    """What the choices that the paper leaves open do, on the two datasets whose fits are short."""
+    choices = [choice for choice in CHOICES if choice != "bfloat16"]
+    return [Run(d, seed=s, choice=c) for s, d, c in product(SEEDS, ("shapes", "frey"), choices)]
+
+
+GRIDS = {
+    "main": lambda: _grid([35], [10]),
+    "labels": lambda: _grid([35], LABELS),
+    "noise": lambda: _grid(NOISE, [10]),
+    "full": lambda: _grid(NOISE, LABELS),
+    "recipes": _recipes,
+    "choices": _choices,
+}
+
+
+def grid(name: str, datasets: Sequence[str], models: Sequence[str], seeds: int) -> list[Run]:
+    """The runs of a grid, each once; of these datasets and models only, where any are given."""
+    runs = [
+        run
+        for run in dict.fromkeys(GRIDS[name]())
+        if (not datasets or run.dataset in datasets) and (not models or run.model in models) and run.seed < seeds
+    ]
+    return sorted(runs, key=lambda run: (run.seed, -run.steps()))  # long ones first: no core is idle at the end
+
+
+def sweep(runs: Sequence[Run], out: Path, jobs: int) -> Iterator[tuple[Run, dict[str, Any]]]:
+    """Make the runs that `out` does not hold yet, adding each line as it comes."""
+    with _locked(out) as file, workers(jobs) as pool:
+        done = _done(out)
+        for line in results(pool, result, [run for run in runs if run not in done]):
+            file.write((json.dumps(line) + "\n").encode())  # unbuffered, at the end: one write
+            os.fsync(file.fileno())
+            yield run_of(line), line
+
+
+def still_to_do(runs: Sequence[Run], out: Path) -> list[Run]:
+    done = _done(out)
+    return [run for run in runs if run not in done]
+
+
+def read(path: Path) -> list[dict[str, Any]]:
+    """The lines of a sweep. What a kill left of a last line does not count."""
+    try:
+        text = path.read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadInput(f"{path} cannot be read as the lines of a sweep: {error}") from error
+    lines = []
+    for number, line in enumerate(text[: text.rfind("\n") + 1].splitlines(), 1):
+        try:
+            lines.append(json.loads(line))
+            run_of(lines[-1])
+        except (ValueError, TypeError, KeyError) as error:
+            raise BadInput(
+                f"{path}, line {number}, is not a line of a sweep; remove it, or give another file"
+            ) from error
+    return lines
+
+
+def run_of(line: dict[str, Any]) -> Run:
+    return Run(**{field.name: line[field.name] for field in fields(Run)})
+
+
+def _done(out: Path) -> set[Run]:
+    done = set()
+    for number, line in enumerate(read(out) if out.exists() else [], 1):
+        run = run_of(line)
+        if line["config_hash"] != run.config_hash():
+            raise BadInput(
+                f"{out}, line {number}, was made with other settings than this version has for it; give another --out"
+            )
+        done.add(run)
+    return done
+
+
+@contextmanager
+def _locked(out: Path) -> Iterator[Any]:
+    """The file, open for adding whole lines, by nobody else; half a line that a kill left is cut off."""
+    try:
+        file = out.open("ab", buffering=0)
+    except OSError as error:
+        raise cannot_write(out, error) from error
+    with file:
+        if sys.platform != "win32":
+            import fcntl
+
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError as error:
+                message = f"{out} is being written by another sweep; wait for it, or give another --out"
+                raise BadInput(message) from error
+        content = out.read_bytes()
+        file.truncate(content.rfind(b"\n") + 1)
+        yield file

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Annotated, Any, Optional
+from typing import TYPE_CHECKING, Annotated, Optional
 
 import typer
+
+from unblemish.errors import check_one_of, check_whole
+
+if TYPE_CHECKING:
+    from unblemish.benchmark.runs import Run
 
 bench = typer.Typer(
     no_args_is_help=True,
@@ -15,6 +20,7 @@ bench = typer.Typer(
 )
 
 Json = Annotated[bool, typer.Option("--json", help="Print the figures alone, as JSON.")]
+Lines = Annotated[Path, typer.Argument(metavar="RUNS.jsonl", help="What a sweep wrote.", show_default=False)]
 
 
 @bench.command()
@@ -37,34 +43,72 @@ def speed(
 
 
 @bench.command()
+def run(
+    dataset: Annotated[str, typer.Option(help="shapes, frey or fashion.", show_default=False)],
+    model: Annotated[str, typer.Option(help="vae-l2, vaegmm, cvae, ccvae, clsvae-nodc or clsvae.")] = "clsvae",
+    noise: Annotated[int, typer.Option(help="How many of a hundred rows are corrupted.")] = 35,
+    labels: Annotated[int, typer.Option(help="Trusted rows of each class of data and each error.")] = 10,
+    seed: Annotated[int, typer.Option(help="Of the data, their split, the trusted set and the fit.")] = 0,
+    recipe: Annotated[str, typer.Option(help="paper or fast.")] = "paper",
+    epochs: Annotated[Optional[int], typer.Option(help="In place of the recipe's.")] = None,  # noqa: UP045
+    json: Json = False,
+) -> None:
+    """Make one run of the paper's experiments: fit on the training split, figures on the test split.
+
+    With one thread, so that the figures are those of a sweep to the last digit.
+    """
+    import json as as_json
+
+    import torch
+
+    from unblemish.benchmark.runs import Run, result
+    from unblemish.benchmark.sweep import check
+
+    torch.set_num_threads(1)
+    check([dataset], [model], [noise], [labels], seed, recipe, epochs)
+    wanted = Run.of(dataset, model, noise=noise, labels=labels, seed=seed, recipe=recipe, epochs=epochs)
+    line = result(wanted)
+    if json:
+        print(as_json.dumps(line))
+    else:
+        for name, value in line.items():
+            print(f"{name:<28}{value if value is not None else '-'}")
+
+
+@bench.command()
 def sweep(
-    out: Annotated[Path, typer.Option(help="The file of lines, one a run; what it holds already is not made again.")],
+    out: Annotated[
+        Path,
+        typer.Option(help="The file of lines, one a run; what it holds already is not made again.", show_default=False),
+    ],
     grid: Annotated[str, typer.Option(help="main, labels, noise, full, recipes or choices.")] = "main",
-    dataset: Annotated[list[str], typer.Option(help="Only this dataset. Can be given more than once.")] = [],  # noqa: B006
-    model: Annotated[list[str], typer.Option(help="Only this model. Can be given more than once.")] = [],  # noqa: B006
+    dataset: Annotated[
+        Optional[list[str]],  # noqa: UP045
+        typer.Option(help="Only this dataset. Can be given more than once."),
+    ] = None,
+    model: Annotated[
+        Optional[list[str]],  # noqa: UP045
+        typer.Option(help="Only this model. Can be given more than once."),
+    ] = None,
     seeds: Annotated[int, typer.Option(help="How many seeds, from 0.")] = 5,
+    epochs: Annotated[Optional[int], typer.Option(help="In place of the recipe's, for a trial.")] = None,  # noqa: UP045
     jobs: Annotated[int, typer.Option(help="How many runs at once, one thread each.")] = 2,
 ) -> None:
     """Make every run of a grid once, and keep its line as soon as it ends.
 
     Stop it at any time, or let it be killed: the same command goes on where it was.
     """
-    from unblemish.benchmark.sweep import DATASETS, GRIDS, TABLE_MODELS
-    from unblemish.benchmark.sweep import grid as runs_of
-    from unblemish.errors import check_one_of, check_whole
+    from unblemish.benchmark import sweep as sweeping
 
-    check_one_of("--grid", grid, GRIDS)
-    for name in dataset:
-        check_one_of("--dataset", name, DATASETS)
-    for name in model:
-        check_one_of("--model", name, TABLE_MODELS)
+    check_one_of("--grid", grid, sweeping.GRIDS)
+    sweeping.check(dataset or [], model or [], [], [], 0, "paper", epochs)
     check_whole("--seeds", seeds, least=1)
     check_whole("--jobs", jobs, least=1)
-    runs = runs_of(grid, dataset, model, seeds)
-    _draw(runs, out, jobs)
+    _draw(sweeping.grid(grid, dataset or [], model or [], seeds, epochs), out, jobs)
 
 
-def _draw(runs: list[Any], out: Path, jobs: int) -> None:
+def _draw(runs: list[Run], out: Path, jobs: int) -> None:
+    """Make the runs, telling of each as it ends, and of the time left by the steps that are still to be made."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
@@ -73,16 +117,28 @@ def _draw(runs: list[Any], out: Path, jobs: int) -> None:
 
     console = Console(stderr=True, highlight=False)
     rest = still_to_do(runs, out)
-    steps = sum(run.steps() for run in rest)  # a run's cost goes by them, roughly
+    steps = sum(run.steps() for run in rest)
     columns = (BarColumn(bar_width=30), MofNCompleteColumn(), TextColumn("{task.description}", style="dim"))
     with Progress(*columns, console=console, transient=True) as bar:
         task = bar.add_task("starting", total=len(runs), completed=len(runs) - len(rest))
         started, done = time.monotonic(), 0
         for run, line in sweep(rest, out, jobs):
             done += run.steps()
-            left = (time.monotonic() - started) / done * (steps - done)
-            words = f"{run.dataset} {run.model}, noise {run.noise} %, {run.labels or 'no'} labels, seed {run.seed}"
-            figures = " ".join(f"{line[name]:.4f}" for name in ("avpr", "smse_dirty", "smse_clean"))
-            console.print(f"{words}: {figures}, {line['fit_seconds']:.0f} s", soft_wrap=True)
-            bar.update(task, advance=1, description=f"{clock(left)} left")
+            left = clock((time.monotonic() - started) / done * (steps - done))
+            figures = "  ".join(f"{line[name]:.4f}" for name in ("avpr", "smse_dirty", "smse_clean"))
+            console.print(f"{run}: {figures}  in {line['fit_seconds']:.0f} s, {left} left", soft_wrap=True)
+            bar.update(task, advance=1, description=f"{left} left")
     console.print(f"{out} holds all {len(runs)} runs.", soft_wrap=True)
+
+
+@bench.command()
+def table(
+    runs: Lines,
+    format: Annotated[str, typer.Option(help="markdown, latex or csv.")] = "markdown",
+) -> None:
+    """Print mean and standard error of each figure, with the published ones beside them."""
+    from unblemish.benchmark.sweep import read
+    from unblemish.benchmark.tables import FORMATS, entries
+
+    check_one_of("--format", format, FORMATS)
+    print(FORMATS[format](entries(read(runs))), end="")

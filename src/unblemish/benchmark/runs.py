@@ -35,6 +35,16 @@ class Run:
     epochs: int | None = None  # in place of the recipe's
     choice: str = AS_PUBLISHED
 
+    def __str__(self) -> str:
+        parts = [
+            self.dataset,
+            self.model,
+            f"noise {self.noise} %",
+            f"{self.labels or 'all'} labels",
+            f"seed {self.seed}",
+        ]
+        return ", ".join(parts + [c for c in (self.recipe, self.choice) if c not in ("paper", AS_PUBLISHED)])
+
     @classmethod
     def of(cls, dataset: str, model: str, **others: Any) -> Run:
         """A run whose number of labels counts only where the model looks at it."""

@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, fields
+from dataclasses import fields, replace
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,8 @@ from typing import Any
 from unblemish.benchmark.pool import results, workers
 from unblemish.benchmark.runs import AS_PUBLISHED, CHOICES, Run, result
 from unblemish.data.write import cannot_write
-from unblemish.errors import BadInput
+from unblemish.errors import BadInput, check_one_of, check_whole
+from unblemish.models import presets
 
 DATASETS = ("shapes", "fashion", "frey")
 TABLE_MODELS = ("vae-l2", "vaegmm", "cvae", "ccvae", "clsvae-nodc", "clsvae")
@@ -51,14 +52,41 @@ GRIDS = {
 }
 
 
-def grid(name: str, datasets: Sequence[str], models: Sequence[str], seeds: int) -> list[Run]:
+def grid(
+    name: str, datasets: Sequence[str] = (), models: Sequence[str] = (), seeds: int = 5, epochs: int | None = None
+) -> list[Run]:
     """The runs of a grid, each once; of these datasets and models only, where any are given."""
     runs = [
-        run
+        replace(run, epochs=epochs)
         for run in dict.fromkeys(GRIDS[name]())
         if (not datasets or run.dataset in datasets) and (not models or run.model in models) and run.seed < seeds
     ]
     return sorted(runs, key=lambda run: (run.seed, -run.steps()))  # long ones first: no core is idle at the end
+
+
+def check(
+    datasets: Sequence[str],
+    models: Sequence[str],
+    noise: Sequence[int],
+    labels: Sequence[int],
+    seed: int,
+    recipe: str,
+    epochs: int | None,
+) -> None:
+    """Refuse what no run could be made of."""
+    for dataset in datasets:
+        check_one_of("--dataset", dataset, DATASETS)
+    for model in models:
+        check_one_of("--model", model, TABLE_MODELS)
+    for percent in noise:
+        if not 1 <= percent <= 99:
+            raise BadInput(f"--noise is {percent}; give a whole number from 1 to 99")
+    for number in labels:
+        check_whole("--labels", number, least=1)
+    check_whole("--seed", seed, least=0)
+    check_one_of("--recipe", recipe, presets.RECIPES)
+    if epochs is not None:
+        check_whole("--epochs", epochs, least=1)
 
 
 def sweep(runs: Sequence[Run], out: Path, jobs: int) -> Iterator[tuple[Run, dict[str, Any]]]:

@@ -65,7 +65,7 @@ def _published(run: Run) -> dict[str, Spread]:
 
 def names(found: Sequence[Entry]) -> dict[Run, str]:
     """What each is called: its model, and whatever else is not the same for all."""
-    varying = {f.name for f in fields(Run) if len({getattr(e.run, f.name) for e in found}) > 1}
+    varying = {f.name for f in fields(Run) if len({getattr(e.run, f.name) for e in found} - {None}) > 1}
     return {entry.run: _name(entry.run, varying) for entry in found}
 
 

@@ -14,12 +14,15 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
 from unblemish.benchmark import sweep, tables
+from unblemish.benchmark.datasets import load
 from unblemish.benchmark.published import TABLE
-from unblemish.benchmark.runs import CHOICES, Run, result
+from unblemish.benchmark.runs import CHOICES, Run, Strip, result
+from unblemish.cleaner import Cleaner
 from unblemish.cli import app, main
 from unblemish.errors import BadInput
 from unblemish.models.clsvae import ClsvaeConfig
@@ -101,6 +104,8 @@ def test_a_sweep_holds_the_lines_of_its_runs_and_makes_none_twice(tmp_path: Path
     again = CliRunner().invoke(app, [*QUICK, "--out", str(out)])
     assert again.exit_code == 0, again.output
     assert out.read_bytes() == made
+    pictures = {path.name for path in (tmp_path / "runs.strips").iterdir()}
+    assert pictures == {sweep.run_of(each).strip_name() for each in found if each["seed"] == 0}
 
     one = CliRunner().invoke(
         app, ["bench", "run", "--dataset", "shapes", "--model", "cvae", "--seed", "1", "--epochs", "1", "--json"]
@@ -113,6 +118,23 @@ def test_a_sweep_holds_the_lines_of_its_runs_and_makes_none_twice(tmp_path: Path
     figures = {"avpr", "smse_dirty", "smse_clean", "smse_clean_outliers"}
     about = {"dataset", "model", "noise", "labels", "seed", "fit_seconds", "config_hash", "version"}
     assert about | figures | {f"train_{name}" for name in figures} <= set(alone)
+
+
+def test_a_strip_holds_rows_of_each_kind_as_bytes(tmp_path: Path) -> None:
+    parts = load("shapes", 0)
+    some = parts.train[np.arange(200)]
+    cleaner = Cleaner("vae", epochs=1).fit(some.dirty)
+    Strip.of(cleaner, parts.test).write(tmp_path / "strip.npz")
+    with np.load(tmp_path / "strip.npz", allow_pickle=False) as strip:
+        assert strip["error"].tolist() == [-1, -1, 0, 0, 1, 1, 2, 2, 3, 3]
+        assert {strip[name].dtype for name in ("dirty", "truth", "repair")} == {np.dtype(np.uint8)}
+        assert {strip[name].shape for name in ("dirty", "truth", "repair")} == {(10, 28, 28)}
+        rows = [int(np.flatnonzero(parts.test.error == kind)[0]) for kind in range(-1, 4)]
+        np.testing.assert_array_equal(strip["dirty"][[0, 2, 4, 6, 8]], parts.test.dirty[rows] * 255)
+        np.testing.assert_array_equal(strip["truth"][[0, 2, 4, 6, 8]], parts.test.clean[rows] * 255)
+        np.testing.assert_allclose(strip["score"][::2], cleaner.outlier_score(parts.test.dirty[rows]), rtol=1e-4)
+        expected = cleaner.repair(parts.test.dirty[rows], unrounded=True) * 255
+        np.testing.assert_allclose(strip["repair"][::2], expected, atol=0.51)
 
 
 @POSIX

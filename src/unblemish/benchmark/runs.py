@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from unblemish.benchmark.corruption import Array, Corrupted
 from unblemish.benchmark.datasets import load
 from unblemish.benchmark.evaluate import evaluate, labels_for
 from unblemish.cleaner import Cleaner
+from unblemish.data.write import write_file
 from unblemish.models import presets
 from unblemish.models.base import Labels
 from unblemish.models.clsvae import ClsvaeConfig
@@ -63,23 +69,72 @@ class Run:
         settings = json.dumps(asdict(self.preset(ROWS[self.dataset])), sort_keys=True)
         return hashlib.sha256(settings.encode()).hexdigest()[:12]
 
+    def strip_name(self) -> str:
+        """The file that holds its pictures."""
+        labels = "all" if self.labels is None else self.labels
+        return f"{self.dataset}-{self.model}-{self.noise}-{labels}-{self.recipe}-{self.config_hash()}.npz"
+
     def steps(self) -> int:
         """Of training: what its cost goes by."""
         rows = ROWS[self.dataset]
         return self.preset(rows).recipe.epochs * -(-rows // BATCH)
 
 
+@dataclass(frozen=True)
+class Strip:
+    """Some test rows and their repairs, to be looked at: as bytes, 0 the lowest value there is, 255 the highest.
+
+    error: which error each has, -1 for none; score: its outlier score.
+    """
+
+    dirty: Array  # (R, height, width)
+    truth: Array
+    repair: Array
+    error: Array  # (R,)
+    score: Array  # (R,)
+
+    @classmethod
+    def of(cls, cleaner: Cleaner, data: Corrupted, inliers: int = 2, outliers: int = 8) -> Strip:
+        """The first rows of each kind: the same for every model of a dataset."""
+        kinds = len(data.errors)
+        rows = [np.flatnonzero(~data.is_outlier)[:inliers]]
+        rows += [np.flatnonzero(data.error == k)[: outliers // kinds] for k in range(kinds)]
+        some = data[np.concatenate(rows)]
+        low, high = min(cleaner.schema_.low), max(cleaner.schema_.high)
+
+        def as_bytes(values: Array) -> Array:
+            return ((values.astype(np.float64).clip(low, high) - low) / (high - low) * 255).round().astype(np.uint8)
+
+        return cls(
+            dirty=as_bytes(some.dirty),
+            truth=as_bytes(some.clean),
+            repair=as_bytes(cleaner.repair(some.dirty, unrounded=True)),
+            error=some.error,
+            score=cleaner.outlier_score(some.dirty),
+        )
+
+    def write(self, path: Path) -> None:
+        content = io.BytesIO()
+        np.savez_compressed(content, **vars(self))
+        write_file(path, content.getvalue())
+
+
 ROWS = {"shapes": 4000, "frey": 1572, "fashion": 54_000}  # of the training splits
 
 
-def result(run: Run) -> dict[str, Any]:
-    """Make the run: fit on the training split, figures on the test split and on the training split itself."""
+def result(run: Run, strips: Path | None = None) -> dict[str, Any]:
+    """Make the run: fit on the training split, figures on the test split and on the training split itself.
+
+    strips: a folder for pictures of what it did, which are kept of the first seed alone.
+    """
     parts = load(run.dataset, run.seed, run.noise / 100)
     y = labels_for(run.model, parts.train, run.labels or 0, run.seed)
     cleaner = Cleaner(run.model, preset=run.preset(len(parts.train)), folds=0, seed=run.seed)
     started = time.perf_counter()
     cleaner.fit(parts.train.dirty, y)
     seconds = time.perf_counter() - started
+    if strips is not None and run.seed == 0 and run.choice == AS_PUBLISHED:
+        Strip.of(cleaner, parts.test).write(strips / run.strip_name())
     on_train = {f"train_{name}": value for name, value in asdict(evaluate(cleaner, parts.train)).items()}
     about = {"fit_seconds": round(seconds, 2), "config_hash": run.config_hash(), "version": version("unblemish")}
     return {**asdict(run), **asdict(evaluate(cleaner, parts.test)), **on_train, **about}

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import fields, replace
+from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -90,13 +91,20 @@ def check(
 
 
 def sweep(runs: Sequence[Run], out: Path, jobs: int) -> Iterator[tuple[Run, dict[str, Any]]]:
-    """Make the runs that `out` does not hold yet, adding each line as it comes."""
+    """Make the runs that `out` does not hold yet, adding each line as it comes; pictures go to a folder beside it."""
     with _locked(out) as file, workers(jobs) as pool:
         done = _done(out)
-        for line in results(pool, result, [run for run in runs if run not in done]):
+        strips = strips_beside(out)
+        strips.mkdir(exist_ok=True)
+        for line in results(pool, partial(result, strips=strips), [run for run in runs if run not in done]):
             file.write((json.dumps(line) + "\n").encode())  # unbuffered, at the end: one write
             os.fsync(file.fileno())
             yield run_of(line), line
+
+
+def strips_beside(out: Path) -> Path:
+    """The folder with pictures of what the runs did."""
+    return out.with_suffix(".strips")
 
 
 def still_to_do(runs: Sequence[Run], out: Path) -> list[Run]:

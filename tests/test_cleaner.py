@@ -259,6 +259,36 @@ def test_diverged_keeps_the_last_good_model() -> None:
     assert np.isfinite(cleaner.outlier_score(X)).all()
 
 
+def mostly_outliers() -> tuple[Any, Any]:
+    X, y, is_outlier, _ = blobs()
+    keep = np.sort(np.concatenate([np.flatnonzero(is_outlier), np.flatnonzero(~is_outlier)[:40]]))
+    return X[keep], y[keep]
+
+
+def test_a_fit_that_takes_most_rows_for_outliers_is_made_again_at_most_twice(tmp_path: Path) -> None:
+    X, y = mostly_outliers()
+    cleaner = quick(epochs=40)
+    steps = list(cleaner.fitting(X, y, checkpoint=tmp_path / "state"))
+    assert cleaner.fits_ == 3
+    assert [step.phase for step in steps] == ["fit"] * 40 + ["fit 2"] * 40 + ["fit 3"] * 40
+    assert ["most should be inliers: fitting again" in step.message for step in steps[:81:40]] == [False, True, True]
+    assert steps[0].loss != steps[40].loss != steps[80].loss  # from other seeds
+
+    other = quick(epochs=40)
+    stopped = other.fitting(X, y, checkpoint=tmp_path / "other")
+    assert [next(stopped).phase for _ in range(42)][-1] == "fit 2"
+    stopped.close()
+    rest = list(other.fitting(X, y, checkpoint=tmp_path / "other"))
+    assert [step.phase for step in rest] == ["fit 2"] * 38 + ["fit 3"] * 40  # the first is not made again
+    assert np.array_equal(other.outlier_score(X), cleaner.outlier_score(X))
+
+
+def test_a_fit_that_takes_most_rows_for_inliers_is_made_once() -> None:
+    X, y, _, _ = blobs()
+    assert quick(epochs=40).fit(X, y).fits_ == 1
+    assert quick(model="vae").fit(X, y).fits_ == 1
+
+
 # thresholds and the trusted set
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Generator, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -28,9 +28,10 @@ from unblemish.models import presets
 from unblemish.models.base import Labels as LabelsNeeded
 from unblemish.models.base import Model
 from unblemish.models.presets import Preset
+from unblemish.models.recipe import Recipe
 from unblemish.ranks import rank_knots, rank_scores
 from unblemish.report import Report
-from unblemish.training import Progress, check_trusted_set, train
+from unblemish.training import Progress, check_trusted_set, read_fingerprint, train
 from unblemish.trusted import TrustedError, best_threshold, folds_worth_making, held_out_logits
 
 Array = NDArray[Any]
@@ -38,6 +39,7 @@ Labels = NDArray[np.int64]
 
 PRIOR_SHARE_OF_INLIERS = 0.6  # the paper's alpha
 ROWS_AT_ONCE = 1024  # more would leave the processor's cache
+ANOTHER = 1_000_003  # from one seed to the next, far from those that users count up
 
 
 class Cleaner(TransformerMixin, BaseEstimator):  # type: ignore[misc]
@@ -63,7 +65,7 @@ class Cleaner(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     device:    'auto', 'cpu', 'cuda', ...
     verbose:   show a progress bar
 
-    Fitted: model_, schema_, preset_, threshold_, trusted_error_, curve_.
+    Fitted: model_, schema_, preset_, threshold_, trusted_error_, curve_, fits_.
     """
 
     def __init__(
@@ -122,26 +124,15 @@ class Cleaner(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         schema = Schema.of(rows)
         preset = self._choose_preset(schema, y)
         check_trusted_set(presets.model_class(preset.config).labels, y)
-        new_model = partial(_new_model, preset, schema, self.torso)
         device = self._device()
         x = Rows(rows, schema, device)
-        model = new_model(int(self.seed)).to(device)
-
-        diverged = None
-        try:
-            curve = yield from train(
-                model,
-                x,
-                torch.from_numpy(y).to(device),
-                preset.recipe,
-                seed=int(self.seed),
-                checkpoint=None if checkpoint is None else Path(checkpoint),
-                fingerprint=_fingerprint(rows, y, preset, self.torso, int(self.seed)),
-            )
-        except Diverged as error:
-            diverged, curve = error, error.curve  # what was learnt before is kept: it can be used and saved
-        logit = _in_parts(model.inlier_logit, x)
-        self.schema_, self.preset_, self.model_, self.curve_ = schema, preset, model, curve
+        new_model = partial(_new_model, preset, schema, self.torso, device)
+        fitted = yield from self._fit_until_most_are_inliers(
+            new_model, x, y, preset.recipe, checkpoint, _fingerprint(rows, y, preset, self.torso, int(self.seed))
+        )
+        model, logit = fitted.model, fitted.logit
+        self.schema_, self.preset_, self.model_, self.curve_ = schema, preset, model, fitted.curve
+        self.fits_ = fitted.fits
         if rows.ndim == 2:
             self._check_columns(X, reset=True)
         else:
@@ -150,13 +141,60 @@ class Cleaner(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         score = self._score(logit)
         self.threshold_ = self._choose_threshold(score, y)
         self.trusted_error_ = TrustedError.of(score >= self.threshold_, y, folds=0)
-        if diverged is not None:
-            raise diverged
+        if fitted.diverged is not None:
+            raise fitted.diverged
 
         folds = folds_worth_making(y, self.folds) if model.has_classifier else 0
         if folds:
             logits = yield from held_out_logits(new_model, x, y, preset.recipe, folds, int(self.seed))
             self.trusted_error_ = TrustedError.of(self._score(logits) >= self.threshold_, y, folds)
+
+    def _fit_until_most_are_inliers(
+        self,
+        new_model: Callable[[int], Model],
+        x: Rows,
+        y: Labels,
+        recipe: Recipe,
+        checkpoint: str | Path | None,
+        fingerprint: str,
+    ) -> Generator[Progress, None, _Fitted]:
+        """Fit; and fit again, from another seed, while the classifier contradicts what the method assumes.
+
+        Most rows are inliers (the paper's section 3). With few labels a fit now and then takes a whole group of
+        inliers for outliers instead. No label and no truth is needed to notice that.
+        """
+        place = None if checkpoint is None else Path(checkpoint)
+        fingerprints = [f"{fingerprint}-{fits}" for fits in range(1, recipe.fits + 1)]
+        found = None if place is None or not place.exists() else read_fingerprint(place)
+        fits = fingerprints.index(found) + 1 if found in fingerprints else 1
+        message = ""
+        while True:
+            seed = int(self.seed) + ANOTHER * (fits - 1)
+            model = new_model(seed)
+            steps = train(
+                model,
+                x,
+                torch.from_numpy(y).to(x.device),
+                recipe,
+                seed=seed,
+                checkpoint=place,
+                fingerprint=fingerprints[fits - 1],
+                phase="fit" if fits == 1 else f"fit {fits}",
+                message=message,
+            )
+            diverged = None
+            try:
+                curve = yield from steps
+            except Diverged as error:
+                diverged, curve = error, error.curve  # what was learnt before is kept: it can be used and saved
+            logit = _in_parts(model.inlier_logit, x)
+            outliers = float((logit < 0).mean())
+            if diverged or fits == recipe.fits or not model.has_classifier or outliers <= 0.5:
+                return _Fitted(model, logit, curve, fits, diverged)
+            message = f"{outliers:.0%} of the rows look like outliers, but most should be inliers: fitting again"
+            fits += 1
+            if place is not None:
+                place.unlink(missing_ok=True)
 
     # using what was fitted
 
@@ -305,11 +343,20 @@ class Cleaner(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return tags
 
 
-def _new_model(preset: Preset, schema: Schema, torso: str, seed: int) -> Model:
+@dataclass(frozen=True)
+class _Fitted:
+    model: Model
+    logit: NDArray[np.float64]  # (N,) of the fitted rows
+    curve: list[dict[str, float]]
+    fits: int  # how many it took
+    diverged: Diverged | None
+
+
+def _new_model(preset: Preset, schema: Schema, torso: str, device: torch.device, seed: int) -> Model:
     """An untrained model, its weights drawn from the seed alone."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        return presets.build(preset.config, schema, torso)
+        return presets.build(preset.config, schema, torso).to(device)
 
 
 def _parts(x: Rows) -> Iterator[torch.Tensor]:

@@ -196,7 +196,8 @@ def info(model: Annotated[Path, typer.Argument(help="The folder that 'fit' wrote
         "model": f"{about.parameters.model} ({values})",
         "rows": f"{' x '.join(map(str, schema.shape))} {schema.kind} cells, {schema.dtype}, "
         f"from {min(schema.low):g} to {max(schema.high):g}",
-        "training": f"{len(about.curve)} epochs, batches of {recipe.batch_size}, seed {about.parameters.seed}",
+        "training": f"{len(about.curve)} epochs, batches of {recipe.batch_size}, seed {about.parameters.seed}"
+        + (f"; fit {about.fits}, after others that took most rows for outliers" if about.fits > 1 else ""),
         "last loss": f"{about.curve[-1]['loss']:.4g}" if about.curve else "not trained",
         "threshold": f"{about.threshold:g}",
         "trusted set": str(about.trusted_error or "no labels of both kinds"),

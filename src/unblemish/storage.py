@@ -90,6 +90,7 @@ class About(BaseModel):
     feature_names: list[str] | None
     libraries: dict[str, str]
     curve: list[dict[str, float]]
+    fits: int
 
 
 def save(cleaner: Cleaner, folder: Path, *, force: bool = False) -> None:
@@ -119,6 +120,7 @@ def save(cleaner: Cleaner, folder: Path, *, force: bool = False) -> None:
         libraries={"unblemish": unblemish.__version__}
         | {name: version(name) for name in ("torch", "numpy", "scikit-learn", "safetensors")},
         curve=cleaner.curve_,
+        fits=cleaner.fits_,
     )
     text = about.model_dump_json(indent=1, by_alias=True).encode()
     try:
@@ -206,7 +208,7 @@ def load(kind: type[Cleaner], folder: Path) -> Cleaner:
     cleaner.model_ = model.to(device).eval()
     cleaner.schema_, cleaner.preset_, cleaner.threshold_ = about.schema_, preset, about.threshold
     cleaner.knots_ = None if knots is None else knots.numpy()
-    cleaner.trusted_error_, cleaner.curve_ = about.trusted_error, about.curve
+    cleaner.trusted_error_, cleaner.curve_, cleaner.fits_ = about.trusted_error, about.curve, about.fits
     if about.features is not None:
         cleaner.n_features_in_ = about.features
     if about.feature_names is not None:

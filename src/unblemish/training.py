@@ -35,8 +35,8 @@ class Progress:
     loss: float
     terms: Mapping[str, float]  # unweighted means over the epoch
     seconds_left: float
-    message: str = ""
-    phase: str = "fit"
+    message: str
+    phase: str
 
 
 def train(
@@ -49,15 +49,17 @@ def train(
     checkpoint: Path | None = None,
     fingerprint: str = "",
     seconds_between_checkpoints: float = 20.0,
+    phase: str = "fit",
+    message: str = "",
 ) -> Generator[Progress, None, list[dict[str, float]]]:
     """Train in place, yielding after each epoch; leave at any time with a checkpoint from which it continues.
 
     x (N, D) standardised, y (N,): 1, 0 or -1. All randomness comes from (seed, epoch), so a run that was
     interrupted and resumed ends with the same weights, bit for bit, as one that was not. A checkpoint whose
-    `fingerprint` is another's is refused. Returns the loss and terms of every epoch, also those before a resume.
+    `fingerprint` is another's is refused. `phase` and a first `message` are for whoever watches. Returns the loss
+    and terms of every epoch, also those before a resume.
     """
     run = Trainer(model, x, y, recipe, seed)
-    message = ""
     if checkpoint is not None and checkpoint.exists():
         run.load(checkpoint, fingerprint)
         message = f"going on after epoch {run.epoch}, from {checkpoint}"
@@ -85,6 +87,7 @@ def train(
                 terms=last,
                 seconds_left=(now - started) / max(run.epoch - first_epoch, 1) * (recipe.epochs - run.epoch),
                 message=message,
+                phase=phase,
             )
             message = ""
     except (KeyboardInterrupt, GeneratorExit):
@@ -291,12 +294,21 @@ def save_checkpoint(path: Path, state: _State, fingerprint: str) -> None:
 
 
 def load_checkpoint(path: Path, fingerprint: str) -> _State:
-    try:
-        with safe_open(path, framework="pt") as file:
-            about: dict[str, Any] = json.loads((file.metadata() or {})["unblemish"])
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except (SafetensorError, KeyError, ValueError, OSError) as error:
-        raise BadInput(f"{path} is not a checkpoint, or is damaged; remove it to start anew") from error
+    about, tensors = _read_checkpoint(path)
     if about["fingerprint"] != fingerprint:
         raise BadInput(f"{path} is of a fit with other data, labels or settings; remove it to start anew")
     return _State(tensors, about["epoch"], about["recoveries"], about["curve"])
+
+
+def read_fingerprint(path: Path) -> str:
+    """Which fit a checkpoint belongs to."""
+    return str(_read_checkpoint(path)[0]["fingerprint"])
+
+
+def _read_checkpoint(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    try:
+        with safe_open(path, framework="pt") as file:
+            about: dict[str, Any] = json.loads((file.metadata() or {})["unblemish"])
+            return about, {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except (SafetensorError, KeyError, ValueError, OSError) as error:
+        raise BadInput(f"{path} is not a checkpoint, or is damaged; remove it to start anew") from error

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
-from dataclasses import dataclass, replace
+from contextlib import suppress
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -102,12 +103,9 @@ def held_out_logits(
     for fold in range(folds):
         held_out = fold_of == fold
         labels = torch.from_numpy(np.where(held_out, UNLABELLED, y)).to(x.device)
-        model = new_model(seed + 1 + fold).to(x.device)
-        try:
-            for progress in train(model, x, labels, shorter, seed=seed + 1 + fold):
-                yield replace(progress, phase=f"check {fold + 1} of {folds}")
-        except Diverged:
-            pass  # its last good state judges, as it would if this were the real fit
+        model = new_model(seed + 1 + fold)
+        with suppress(Diverged):  # its last good state judges, as it would if this were the real fit
+            yield from train(model, x, labels, shorter, seed=seed + 1 + fold, phase=f"check {fold + 1} of {folds}")
         rows = np.flatnonzero(held_out)
         with torch.no_grad():
             logits[rows] = model.inlier_logit(x[torch.from_numpy(rows)]).double().cpu().numpy()

@@ -136,7 +136,12 @@ def result(run: Run, strips: Path | None = None) -> dict[str, Any]:
     if strips is not None and run.seed == 0 and run.choice == AS_PUBLISHED:
         Strip.of(cleaner, parts.test).write(strips / run.strip_name())
     on_train = {f"train_{name}": value for name, value in asdict(evaluate(cleaner, parts.train)).items()}
-    about = {"fit_seconds": round(seconds, 2), "config_hash": run.config_hash(), "version": version("unblemish")}
+    about = {
+        "fits": cleaner.fits_,
+        "fit_seconds": round(seconds, 2),
+        "config_hash": run.config_hash(),
+        "version": version("unblemish"),
+    }
     return {**asdict(run), **asdict(evaluate(cleaner, parts.test)), **on_train, **about}
 
 
@@ -160,5 +165,6 @@ CHOICES: dict[str, Callable[[Preset], Preset]] = {
     "root of the distance correlation": _clsvae(root_dc=True),
     "lambda / 128": _lambda_as_in_a_sum,
     "no stop-gradient": _clsvae(stop_gradient=False),
+    "one fit, good or bad": lambda preset: replace(preset, recipe=replace(preset.recipe, fits=1)),
     "bfloat16": lambda preset: replace(preset, recipe=replace(preset.recipe, bfloat16=True)),
 }

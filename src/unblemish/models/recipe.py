@@ -39,6 +39,7 @@ class Recipe:
     weight_decay: float = 0.0
     weights: Mapping[str, Ramp] = field(default_factory=dict)
     bfloat16: bool = False  # products of matrices from bfloat16, where the CPU has instructions for it
+    fits: int = 3  # at most; from another seed after one that takes most rows for outliers
     patience: int | None = None  # stop after so many epochs without a better loss, once all ramps have risen
 
     def rate_at(self, done: float) -> float:

@@ -78,16 +78,17 @@ def test_choices_are_made_the_other_way() -> None:
         return made
 
     assert set(CHOICES) == {
-        "as published", "root of the distance correlation", "lambda / 128", "no stop-gradient", "bfloat16",
+        "as published", "root of the distance correlation", "lambda / 128", "no stop-gradient", "float32",
         "one fit, good or bad",
     }  # fmt: skip
     assert config("root of the distance correlation").root_dc
     assert not config("no stop-gradient").stop_gradient
     weaker = Run("frey", choice="lambda / 128").preset(1572).recipe.weights["dependence"]
     assert (weaker.top, weaker.delay, weaker.ratio) == (1000 / 128, 10, 0.5)
-    assert Run("frey", choice="bfloat16").preset(1572).recipe.bfloat16
+    assert Run("frey", recipe="fast").preset(1572).recipe.bfloat16
+    assert not Run("frey", recipe="fast", choice="float32").preset(1572).recipe.bfloat16
     assert Run("frey", choice="one fit, good or bad").preset(1572).recipe.fits == 1
-    hashes = {Run("frey", choice=choice).config_hash() for choice in CHOICES}
+    hashes = {Run("frey", recipe="fast", choice=choice).config_hash() for choice in CHOICES}
     assert len(hashes) == len(CHOICES)
 
 

@@ -17,7 +17,7 @@ from unblemish import BadInput, Diverged
 from unblemish.models.base import Model, Terms
 from unblemish.models.presets import PAPER
 from unblemish.models.recipe import Ramp, Recipe
-from unblemish.training import Trainer, fast_products, train
+from unblemish.training import Adam, Trainer, train
 
 RECIPE = Recipe(
     epochs=6,
@@ -73,8 +73,8 @@ def test_each_step_has_the_learning_rate_of_its_place(monkeypatch: pytest.Monkey
     seen: list[float] = []
     x, y = tiny_batch("clsvae")
     run = Trainer(tiny_model("clsvae"), x, y, replace(RECIPE, epochs=2, learning_rate=6e-3, rise=1.0), seed=0)
-    original = run.optimiser.step
-    monkeypatch.setattr(run.optimiser, "step", lambda: (seen.append(run.optimiser.param_groups[0]["lr"]), original()))
+    original = run.adam.step
+    monkeypatch.setattr(run.adam, "step", lambda loss, rate: (seen.append(rate), original(loss, rate)))
     assert list(run.epochs()) == [1, 2]
     places = [epoch + (k + 0.5) / 3 for epoch in (0, 1) for k in range(3)]
     assert seen == pytest.approx([6e-3 * place / 2 for place in places])
@@ -254,13 +254,13 @@ def test_a_state_gone_bad_in_the_last_step_is_noticed(monkeypatch: pytest.Monkey
     model = tiny_model("clsvae")
     x, y = tiny_batch("clsvae")
     run = Trainer(model, x, y, RECIPE, seed=0)
-    step = run.optimiser.step
+    step = run.adam.step
 
-    def bad_step() -> None:
-        step()
+    def bad_step(loss: torch.Tensor, rate: float) -> None:
+        step(loss, rate)
         next(iter(model.encode_clean.parameters())).data[0] = float("inf")
 
-    monkeypatch.setattr(run.optimiser, "step", bad_step)
+    monkeypatch.setattr(run.adam, "step", bad_step)
     assert run.train_epoch() is None
 
 
@@ -310,32 +310,22 @@ def test_presets_weigh_only_terms_that_their_model_has(dataset: str, name: str) 
     assert not unknown
 
 
-def test_fast_products_are_for_the_time_of_an_epoch_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda: True)
-    seen = []
-    model = tiny_model("clsvae")
-    original = model.loss_terms
-
-    def spy(x: torch.Tensor, y: torch.Tensor) -> Terms:
-        seen.append(torch.get_float32_matmul_precision())
-        return original(x, y)
-
-    monkeypatch.setattr(model, "loss_terms", spy)
-    before = torch.get_float32_matmul_precision()
-    for _ in train(model, *tiny_batch("clsvae"), replace(RECIPE, epochs=2, bfloat16=True)):
-        assert torch.get_float32_matmul_precision() == before
-    assert set(seen) == {"medium"}
-    seen.clear()
-    list(train(model, *tiny_batch("clsvae"), replace(RECIPE, epochs=1)))
-    assert set(seen) == {before}
-    monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda: False)
-    seen.clear()
-    list(train(model, *tiny_batch("clsvae"), replace(RECIPE, epochs=1, bfloat16=True)))
-    assert set(seen) == {before}
-
-
-def test_fast_products_end_with_an_error() -> None:
-    before = torch.get_float32_matmul_precision()
-    with pytest.raises(RuntimeError, match="stop"), fast_products():
-        raise RuntimeError("stop")
-    assert torch.get_float32_matmul_precision() == before
+@pytest.mark.parametrize("decay", [0.0, 0.3])
+def test_adam_steps_as_torchs_does(decay: float) -> None:
+    ours, theirs = tiny_model("clsvae"), tiny_model("clsvae")
+    x, y = tiny_batch("clsvae")
+    adam = Adam(dict(ours.named_parameters()), decay)
+    reference = torch.optim.Adam(theirs.parameters(), lr=1.0, weight_decay=decay)
+    for k in range(5):
+        losses = []
+        for model in (ours, theirs):
+            torch.manual_seed(k)
+            losses.append(torch.stack([term.mean() for term in model.loss_terms(x, y).rows.values()]).sum())
+            losses[-1] = losses[-1] + model.loss_terms(x, y).trusted["cross_entropy"].sum()
+        adam.step(losses[0], 0.01 * (k + 1))
+        reference.param_groups[0]["lr"] = 0.01 * (k + 1)
+        reference.zero_grad()
+        losses[1].backward()
+        reference.step()
+    for a, b in zip(ours.parameters(), theirs.parameters(), strict=True):
+        torch.testing.assert_close(a, b)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from tempfile import TemporaryDirectory
 from typing import Any
 
@@ -90,7 +90,7 @@ def training_step(name: str, train: Corrupted, rounds: int) -> dict[str, float]:
 
     def ours(*, bfloat16: bool) -> Callable[[], Any]:
         model = presets.build(preset.config, schema)
-        return Trainer(model, x, y, Recipe(10**6, BATCH, weights=recipe.weights, bfloat16=bfloat16), 0).train_epoch
+        return Trainer(model, x, y, replace(recipe, bfloat16=bfloat16), 0).train_epoch
 
     if isinstance(preset.config, ClsvaeConfig):
         theirs: textbook.TextbookVae = textbook.TextbookClsvae(schema.cells, preset.config, binary=True)

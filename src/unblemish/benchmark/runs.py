@@ -59,9 +59,10 @@ class Run:
         return replace(run, labels=None) if ignores else run
 
     def preset(self, rows: int) -> Preset:
-        preset = CHOICES[self.choice](PAPER[self.dataset][self.model])
+        preset = PAPER[self.dataset][self.model]
         if self.recipe == "fast":
             preset = presets.fast(preset, rows)
+        preset = CHOICES[self.choice](preset)
         return preset if self.epochs is None else replace(preset, recipe=preset.recipe.over(self.epochs))
 
     def config_hash(self) -> str:
@@ -166,5 +167,5 @@ CHOICES: dict[str, Callable[[Preset], Preset]] = {
     "lambda / 128": _lambda_as_in_a_sum,
     "no stop-gradient": _clsvae(stop_gradient=False),
     "one fit, good or bad": lambda preset: replace(preset, recipe=replace(preset.recipe, fits=1)),
-    "bfloat16": lambda preset: replace(preset, recipe=replace(preset.recipe, bfloat16=True)),
+    "float32": lambda preset: replace(preset, recipe=replace(preset.recipe, bfloat16=False)),
 }

@@ -58,39 +58,23 @@ class _DistanceCorrelation(torch.autograd.Function):
     """With its gradient by hand: autograd's would take five times as long, more than the decoder."""
 
     @staticmethod
-    def forward(ctx: Any, a: Tensor, b: Tensor) -> Tensor:
-        distance_a, A, spread_a = _centred_distances(a)
-        distance_b, B, spread_b = _centred_distances(b)
-        correlation = (A * B).mean()
-        ctx.save_for_backward(a, distance_a, A, spread_a, b, distance_b, B, spread_b, correlation)
-        return correlation.to(a.dtype)
+    def forward(ctx: Any, *codes: Tensor) -> Tensor:
+        # (2, n, n), of both codes; by differences, so that points that coincide are exactly 0 apart
+        distance = torch.stack([torch.cdist(z, z, compute_mode="donot_use_mm_for_euclid_dist") for z in codes])
+        mean = distance.mean(1)  # of its rows as of its columns
+        centred = distance - mean[:, :, None] - mean[:, None] + mean.mean(1)[:, None, None]
+        spread = centred.square().mean((1, 2)).sqrt_()
+        spread.clamp_min_(torch.finfo(spread.dtype).tiny)  # a code with no spread at all depends on nothing
+        centred /= spread[:, None, None]  # A and B, each with mean square 1
+        correlation = (centred[0] * centred[1]).mean()
+        ctx.save_for_backward(*codes, distance, centred, spread, correlation)
+        return correlation
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor]:
-        a, distance_a, A, spread_a, b, distance_b, B, spread_b, correlation = ctx.saved_tensors
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, ...]:
+        *codes, distance, centred, spread, correlation = ctx.saved_tensors
         # centring is its own adjoint and A, B are centred: d dCorr / d distance_a = (B - dCorr A) / (n^2 spread_a)
-        scale = 2 * grad / A.numel()
-        return (
-            _pulled((B - correlation * A) * (scale / spread_a), distance_a, a),
-            _pulled((A - correlation * B) * (scale / spread_b), distance_b, b),
-        )
-
-
-def _centred_distances(z: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """In float64: distances (n, n) by inner products; doubly centred, with mean square 1; the root of what it was."""
-    z = z.double()
-    square = z.square().sum(1)
-    sums = square[:, None] + square
-    squared = torch.addmm(sums, z, z.T, alpha=-2)
-    distance = squared.masked_fill_(squared <= 1e-13 * sums, 0).sqrt_()  # 0: the same point, but for rounding
-    mean = distance.mean(0)  # of its rows as of its columns
-    centred = distance - mean - mean[:, None] + mean.mean()
-    spread = centred.square().mean().clamp_min(1e-60).sqrt()  # a code with no spread at all depends on nothing
-    return distance, centred / spread, spread
-
-
-def _pulled(strength: Tensor, distance: Tensor, z: Tensor) -> Tensor:
-    """(n, q): each point drawn towards or away from every other; not at all where they coincide."""
-    pull = torch.where(distance > 0, strength / distance, 0.0).to(z.dtype)
-    return pull.sum(1, keepdim=True) * z - pull @ z
+        strength = (centred.flip(0) - correlation * centred) * (2 * grad / centred[0].numel() / spread)[:, None, None]
+        pull = torch.where(distance > 0, strength / distance, 0.0)  # (2, n, n): none between points that coincide
+        return tuple(p.sum(1, keepdim=True) * z - p @ z for p, z in zip(pull, codes, strict=True))

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 
 
 class Torso(Protocol):
@@ -24,12 +28,73 @@ class Torso(Protocol):
         """(B, code) -> (B, D)."""
 
 
-def mlp(*sizes: int) -> nn.Sequential:
-    """Linear layers of these sizes with ReLU between them."""
-    layers: list[nn.Module] = []
-    for inputs, outputs in pairwise(sizes):
-        layers += [nn.Linear(inputs, outputs), nn.ReLU(inplace=True)]
-    return nn.Sequential(*layers[:-1])
+class Linear(nn.Linear):
+    """A layer, and its ReLU where it has one."""
+
+    def __init__(self, inputs: int, outputs: int, *, rectified: bool = False) -> None:
+        super().__init__(inputs, outputs)
+        self.rectified = rectified
+
+    def forward(self, x: Tensor) -> Tensor:
+        large = self.weight.numel() >= 10_000  # below, what is saved in the product is lost around it
+        if large and x.dtype == torch.float32 and _in_bfloat16.get():
+            y = F.linear(x.bfloat16(), self.weight.bfloat16(), self.bias.bfloat16())
+            return (y.relu_() if self.rectified else y).float()
+        if large and x.dtype == torch.float32 and x.device.type == "cpu" and _HAS_ONEDNN:
+            return _OneDnnLinear.apply(x, self.weight, self.bias, self.rectified)  # type: ignore[no-untyped-call]
+        y = F.linear(x, self.weight, self.bias)
+        return y.relu_() if self.rectified else y
+
+
+_in_bfloat16: ContextVar[bool] = ContextVar("_in_bfloat16", default=False)
+
+
+@contextmanager
+def bfloat16_products(wanted: bool) -> Iterator[None]:
+    """Large layers multiply bfloat16 copies of their inputs and weights; on CPUs only where these have instructions."""
+    before = _in_bfloat16.set(wanted and (torch.cuda.is_available() or torch.cpu._is_avx512_bf16_supported()))
+    try:
+        yield
+    finally:
+        _in_bfloat16.reset(before)
+
+
+# torch multiplies float32 by MKL, whose AVX2 kernels on AMD take twice as long as oneDNN's with AVX-512
+_HAS_ONEDNN = (
+    torch.backends.mkldnn.is_available()
+    and torch.backends.cpu.get_cpu_capability() == "AVX512"
+    and hasattr(torch.ops.mkldnn, "_linear_pointwise")
+)
+
+
+def _product(x: Tensor, weight: Tensor, bias: Tensor | None = None, after: str = "none") -> Tensor:
+    """after(x @ weight.T + bias), in float32 by oneDNN."""
+    return torch.ops.mkldnn._linear_pointwise(x, weight, bias, after, [], "")
+
+
+class _OneDnnLinear(torch.autograd.Function):
+    """The three products of a layer. It computes what torch's own does, up to the order of sums."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor, rectified: bool) -> Tensor:
+        y = _product(x, weight, bias, "relu" if rectified else "none")
+        ctx.save_for_backward(x, weight, *([y] if rectified else []))
+        return y
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor, Tensor, None]:
+        x, weight, *rectified = ctx.saved_tensors
+        if rectified:
+            grad = torch.ops.aten.threshold_backward(grad, rectified[0], 0)
+        to_x = _product(grad, weight.t()) if ctx.needs_input_grad[0] else None
+        return to_x, _product(grad.t(), x.t()), grad.sum(0), None
+
+
+def mlp(*sizes: int, rectified: bool = False) -> nn.Sequential:
+    """Linear layers of these sizes with ReLU between them, and after the last if `rectified`."""
+    last = len(sizes) - 2
+    return nn.Sequential(*(Linear(i, o, rectified=rectified or k < last) for k, (i, o) in enumerate(pairwise(sizes))))
 
 
 @dataclass(frozen=True)
@@ -44,7 +109,7 @@ class Mlp:
         return self.widths[-1]
 
     def encoder(self, labels: int = 0) -> nn.Module:
-        return nn.Sequential(mlp(self.cells + labels, *self.widths), nn.ReLU(inplace=True))
+        return mlp(self.cells + labels, *self.widths, rectified=True)
 
     def decoder(self, code: int) -> nn.Module:
         return mlp(code, *reversed(self.widths), self.cells)
@@ -94,7 +159,7 @@ class _ConvEncoder(nn.Module):
             nn.Conv2d(inputs, outputs, 3, stride=2, padding=1) for inputs, outputs in pairwise(depths)
         )
         height, width = sizes[-1]
-        self.head = nn.Linear(depths[-1] * height * width, torso.features)
+        self.head = Linear(depths[-1] * height * width, torso.features, rectified=True)
 
     def forward(self, x: Tensor) -> Tensor:
         t = self.torso
@@ -104,7 +169,7 @@ class _ConvEncoder(nn.Module):
         h = torch.cat([image, planes], 1)
         for convolution in self.convolutions:
             h = convolution(h).relu()
-        return F.relu(self.head(h.flatten(1)))
+        return self.head(h.flatten(1))
 
 
 class _ConvDecoder(nn.Module):
@@ -115,7 +180,7 @@ class _ConvDecoder(nn.Module):
         depths = [torso.depth(level) for level in range(len(self.sizes) - 1, 0, -1)] + [torso.channels]
         self.depth = depths[0]
         height, width = self.sizes[0]
-        self.head = nn.Sequential(mlp(code, torso.features, self.depth * height * width), nn.ReLU())
+        self.head = mlp(code, torso.features, self.depth * height * width, rectified=True)
         self.convolutions = nn.ModuleList(
             nn.Conv2d(inputs, outputs, 3, padding=1) for inputs, outputs in pairwise(depths)
         )

@@ -111,12 +111,16 @@ RECIPES = ("fast", "paper")
 def fast(preset: Preset, rows: int) -> Preset:
     """The same in a third of the epochs: a learning rate five times as high, that rises at first and sinks to 0.
 
+    Large products are taken from bfloat16 where the processor has it.
+
     Below 2000 steps the fit suffers (measured on Frey-Faces' validation split), so there are at least as many.
     """
     paper = preset.recipe
     enough = math.ceil(2000 / math.ceil(rows / paper.batch_size))
     shorter = paper.over(min(paper.epochs, max(math.ceil(paper.epochs / 3), enough)))
-    return replace(preset, recipe=replace(shorter, learning_rate=5 * paper.learning_rate, rise=0.15, fall=0.6))
+    return replace(
+        preset, recipe=replace(shorter, learning_rate=5 * paper.learning_rate, rise=0.15, fall=0.6, bfloat16=True)
+    )
 
 
 def default(name: str, schema: Schema, rows: int, trusted: int) -> Preset:

@@ -38,7 +38,7 @@ class Recipe:
     fall: float = 0.0  # the share of the steps over which it sinks to 0, along half a cosine
     weight_decay: float = 0.0
     weights: Mapping[str, Ramp] = field(default_factory=dict)
-    bfloat16: bool = False  # products of matrices from bfloat16, where the CPU has instructions for it
+    bfloat16: bool = False  # large products from bfloat16 factors, where the processor has instructions for it
     fits: int = 3  # at most; from another seed after one that takes most rows for outliers
     patience: int | None = None  # stop after so many epochs without a better loss, once all ramps have risen
 

@@ -42,7 +42,7 @@ def test_layers_compute_what_their_equation_says(rows: int, inputs: int, outputs
     with bfloat16_products(True):
         for rough, theirs in zip(outcome(layer, parameters, x), outcome(by_hand(layer), parameters, x), strict=True):
             assert rough.dtype == torch.float32
-            assert (rough - theirs).norm() <= 0.02 * theirs.norm() + 1e-6
+            assert (rough - theirs).norm() <= 0.05 * theirs.norm() + 1e-6
 
 
 def test_an_input_that_needs_no_gradient_gets_none() -> None:

@@ -3,25 +3,33 @@
 from __future__ import annotations
 
 import gzip
+import hashlib
 from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.typing import NDArray
+from scipy.io import savemat
+from typer.testing import CliRunner
 
+import unblemish.benchmark
+import unblemish.benchmark.sources as sources_module
 from unblemish.benchmark.corruption import UNCHANGED, Fill, coloured, corrupt, lines, squares, trusted_labels
-from unblemish.benchmark.datasets import (
-    DEBIAN_FASHION,
-    SHAPES,
-    _idx,
-    _stamp,
-    fashion_mnist,
-    frey_faces,
-    split,
-    synthetic_shapes,
-)
+from unblemish.benchmark.datasets import SHAPES, _stamp, fashion_mnist, frey_faces, load, split, synthetic_shapes
 from unblemish.benchmark.published import TABLE
+from unblemish.benchmark.sources import (
+    DEBIAN_FASHION,
+    FASHION_SHA256,
+    download_fashion,
+    fashion_files,
+    find_fashion,
+    frey_images,
+    sources,
+)
+from unblemish.cli import app
+from unblemish.errors import BadInput
 
 
 def test_lines_are_where_the_paper_has_them() -> None:
@@ -142,11 +150,23 @@ def test_colours_and_places_are_drawn_by_the_seed() -> None:
 
 
 def test_frey_faces(data_folder: Path) -> None:
-    data = frey_faces(data_folder, seed=1)
+    data = frey_faces(seed=1)
     assert data.dirty.shape == (1965, 28, 20)
     assert data.is_outlier.sum() == pytest.approx(0.35 * 1965, abs=1)
     assert data.dirty.max() <= 256
     assert [len(part.dirty) for part in vars(split(data, 1)).values()] == [1572, 196, 197]
+
+
+def test_frey_faces_from_the_original_file_are_the_same(
+    data_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    images = frey_images()
+    savemat(tmp_path / "frey_rawface.mat", {"ff": images.reshape(1965, 560).T})
+    monkeypatch.setenv("UNBLEMISH_DATA", str(tmp_path))
+    assert np.array_equal(frey_images(), images)
+    assert [(s.place, s.state) for s in sources() if s.dataset == "Frey-Faces"] == [
+        (str(tmp_path / "frey_rawface.mat"), "checked")
+    ]
 
 
 @pytest.mark.skipif(not DEBIAN_FASHION.is_dir(), reason="Debian's package dataset-fashion-mnist is not installed")
@@ -160,8 +180,110 @@ def test_fashion_mnist() -> None:
     assert (trusted_labels(parts.train, 10, 1) >= 0).sum() == 180
 
 
-def test_idx_files_are_read(tmp_path: Path) -> None:
-    array = np.arange(24, dtype=np.uint8).reshape(2, 3, 4)
-    header = bytes([0, 0, 8, 3]) + np.array(array.shape, ">i4").tobytes()
-    (tmp_path / "x.gz").write_bytes(gzip.compress(header + array.tobytes()))
-    assert np.array_equal(_idx(tmp_path / "x.gz"), array)
+# where the raw data are
+
+
+@pytest.fixture
+def nowhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """No dataset is to be found; returns an empty folder that is looked in."""
+    monkeypatch.setenv("UNBLEMISH_DATA", str(tmp_path))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(sources_module, "DEBIAN_FASHION", tmp_path / "none")
+    return tmp_path
+
+
+def write_idx(folder: Path, name: str, array: NDArray[np.uint8], *, packed: bool = True) -> bytes:
+    content = bytes([0, 0, 8, array.ndim]) + np.array(array.shape, ">i4").tobytes() + array.tobytes()
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / (f"{name}.gz" if packed else name)).write_bytes(gzip.compress(content) if packed else content)
+    return content
+
+
+@pytest.mark.parametrize("packed", [True, False])
+@pytest.mark.parametrize("inner", ["", "fashion-mnist"])
+def test_idx_files_are_read_packed_or_not(nowhere: Path, packed: bool, inner: str) -> None:
+    arrays = [np.arange(24, dtype=np.uint8).reshape(2, 3, 4), np.array([1, 2], np.uint8)] * 2
+    for name, array in zip(FASHION_SHA256, arrays, strict=True):
+        assert find_fashion() is None
+        write_idx(nowhere / inner, name, array, packed=packed)
+    assert find_fashion() == nowhere / inner
+    assert all(np.array_equal(a, b) for a, b in zip(fashion_files(), arrays, strict=True))
+    assert [s.state for s in sources()] == ["checked", "missing", "changed"]
+
+
+def test_what_is_missing_is_named_with_what_provides_it(nowhere: Path) -> None:
+    with pytest.raises(BadInput, match=r"Frey-Faces is not there: put frey_faces.npz .* --data or UNBLEMISH_DATA"):
+        load("frey", 0)
+    with pytest.raises(BadInput, match="apt-get install dataset-fashion-mnist"):
+        load("fashion", 0)
+    told = " ".join(CliRunner().invoke(app, ["bench", "data"]).output.split())
+    assert told.count("missing") == 2
+    assert "apt-get install dataset-fashion-mnist" in told
+    assert "frey_rawface.mat" in told
+
+
+@pytest.mark.parametrize("content", [b"", b"not an archive", b"PK\x03\x04 cut short"])
+@pytest.mark.parametrize("name", ["frey_faces.npz", "frey_rawface.mat"])
+def test_a_damaged_frey_file_is_refused(nowhere: Path, name: str, content: bytes) -> None:
+    (nowhere / name).write_bytes(content)
+    with pytest.raises(BadInput, match="damaged"):
+        frey_images()
+
+
+def test_frey_images_of_another_shape_are_refused(nowhere: Path) -> None:
+    np.savez(nowhere / "frey_faces.npz", images=np.zeros((5, 28, 20), np.uint8))
+    with pytest.raises(BadInput, match=r"holds \(5, 28, 20\)"):
+        frey_images()
+
+
+@pytest.mark.parametrize("content", [b"", b"no gzip", gzip.compress(b"abc"), gzip.compress(bytes(16))[:12]])
+def test_a_damaged_idx_file_is_refused(nowhere: Path, content: bytes) -> None:
+    for name in FASHION_SHA256:
+        (nowhere / f"{name}.gz").write_bytes(content)
+    with pytest.raises(BadInput, match="train-images-idx3-ubyte"):
+        fashion_files()
+
+
+def test_a_download_is_checked_before_it_is_kept(nowhere: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    served = nowhere / "served"
+    known = {
+        name: hashlib.sha256(write_idx(served, name, np.full((2, 2), k, np.uint8))).hexdigest()
+        for k, name in enumerate(FASHION_SHA256)
+    }
+    monkeypatch.setattr(sources_module, "FASHION_URL", served.as_uri())
+    with pytest.raises(BadInput, match="SHA-256 differs"):
+        download_fashion()
+    assert find_fashion() is None
+    assert not list((nowhere / "cache").rglob("*.*"))
+    monkeypatch.setattr(sources_module, "FASHION_SHA256", known)
+    told = CliRunner().invoke(app, ["bench", "data", "--download"])
+    assert told.exit_code == 0, told.output
+    assert find_fashion() == nowhere / "cache" / "unblemish" / "fashion-mnist"
+    monkeypatch.setattr(sources_module, "FASHION_URL", (nowhere / "gone").as_uri())
+    with pytest.raises(BadInput, match="could not be fetched"):
+        download_fashion()
+
+
+# corruption of one's own data
+
+
+@pytest.mark.parametrize("shape", [(6,), (4, 3), (4, 3, 2)])
+def test_rows_of_any_shape_are_corrupted(shape: tuple[int, ...]) -> None:
+    clean = np.random.default_rng(0).normal(size=(40, *shape))
+    cells = np.zeros(shape, bool)
+    cells[0] = True
+    data = unblemish.benchmark.corrupt(clean, [unblemish.benchmark.Fill("first", cells, 9.0)], 0.5, seed=1)
+    assert data.is_outlier.sum() == 20
+    assert (data.dirty[data.is_outlier][:, cells] == 9.0).all()
+    assert np.array_equal(data.dirty[:, ~cells], clean[:, ~cells])
+    assert np.array_equal(data.clean, clean)
+
+
+def test_a_corruption_that_cannot_be_is_refused() -> None:
+    clean, fill = np.random.default_rng(0).normal(size=(5, 3)), Fill("a", np.array([True, False, False]), 0.0)
+    with pytest.raises(BadInput, match="noise is 35"):
+        corrupt(clean, [fill], 35)
+    with pytest.raises(BadInput, match="'a' has cells of shape"):
+        corrupt(clean[:, :2], [fill])
+    with pytest.raises(BadInput, match="errors is empty"):
+        corrupt(clean, [])

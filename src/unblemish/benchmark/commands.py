@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Optional
 
 import typer
 
-from unblemish.errors import check_one_of, check_whole
+from unblemish.errors import BadInput, check_one_of, check_whole
 
 if TYPE_CHECKING:
     from unblemish.benchmark.runs import Run
@@ -20,6 +21,10 @@ bench = typer.Typer(
 )
 
 Json = Annotated[bool, typer.Option("--json", help="Print the figures alone, as JSON.")]
+Data = Annotated[
+    Optional[Path],  # noqa: UP045
+    typer.Option("--data", help="A folder to look for datasets in first. 'unblemish bench data' lists what is found."),
+]
 Lines = Annotated[Path, typer.Argument(metavar="RUNS.jsonl", help="What a sweep wrote.", show_default=False)]
 
 
@@ -43,6 +48,46 @@ def speed(
 
 
 @bench.command()
+def data(
+    folder: Data = None,
+    download: Annotated[
+        bool, typer.Option("--download", help="Fetch Fashion-MNIST into the cache, checked by its SHA-256.")
+    ] = False,
+) -> None:
+    """List the paper's datasets: where each was found, its size, and whether it is what it should be."""
+    from rich.console import Console
+    from rich.table import Table
+
+    from unblemish.benchmark.sources import download_fashion, find_fashion, sources
+
+    _use(folder)
+    if download and find_fashion() is None:
+        download_fashion()
+    table = Table()
+    for heading in ("dataset", "size", "state", "SHA-256"):
+        table.add_column(heading)
+    console = Console(highlight=False)
+    found = list(sources())
+    colours = {"checked": "green", "changed": "yellow", "missing": "red"}
+    for source in found:
+        state = f"[{colours[source.state]}]{source.state}[/]"
+        table.add_row(source.dataset, source.size, state, source.sha256[:16])
+    console.print(table)
+    for source in found:
+        console.print(f"{source.dataset}: {source.advice or source.place}", soft_wrap=True)
+        if source.state == "changed":
+            console.print("  Its SHA-256 is not that of the published data.", soft_wrap=True)
+
+
+def _use(folder: Path | None) -> None:
+    """Look for datasets in this folder first, here and in the processes that are started from here."""
+    if folder is not None:
+        if not folder.is_dir():
+            raise BadInput(f"--data is {folder}, which is not a folder; name one that holds a dataset")
+        os.environ["UNBLEMISH_DATA"] = str(folder.absolute())
+
+
+@bench.command()
 def run(
     dataset: Annotated[str, typer.Option(help="shapes, frey or fashion.", show_default=False)],
     model: Annotated[str, typer.Option(help="vae-l2, vaegmm, cvae, ccvae, clsvae-nodc or clsvae.")] = "clsvae",
@@ -51,6 +96,7 @@ def run(
     seed: Annotated[int, typer.Option(help="Of the data, their split, the trusted set and the fit.")] = 0,
     recipe: Annotated[str, typer.Option(help="paper or fast.")] = "paper",
     epochs: Annotated[Optional[int], typer.Option(help="In place of the recipe's.")] = None,  # noqa: UP045
+    folder: Data = None,
     json: Json = False,
 ) -> None:
     """Make one run of the paper's experiments: fit on the training split, figures on the test split.
@@ -64,6 +110,7 @@ def run(
     from unblemish.benchmark.runs import Run, result
     from unblemish.benchmark.sweep import check
 
+    _use(folder)
     torch.set_num_threads(1)
     check([dataset], [model], [noise], [labels], seed, recipe, epochs)
     wanted = Run.of(dataset, model, noise=noise, labels=labels, seed=seed, recipe=recipe, epochs=epochs)
@@ -93,6 +140,7 @@ def sweep(
     seeds: Annotated[int, typer.Option(help="How many seeds, from 0.")] = 5,
     epochs: Annotated[Optional[int], typer.Option(help="In place of the recipe's, for a trial.")] = None,  # noqa: UP045
     jobs: Annotated[int, typer.Option(help="How many runs at once, one thread each.")] = 2,
+    folder: Data = None,
 ) -> None:
     """Make every run of a grid once, and keep its line as soon as it ends.
 
@@ -100,6 +148,7 @@ def sweep(
     """
     from unblemish.benchmark import sweep as sweeping
 
+    _use(folder)
     check_one_of("--grid", grid, sweeping.GRIDS)
     sweeping.check(dataset or [], model or [], [], [], 0, "paper", epochs)
     check_whole("--seeds", seeds, least=1)

@@ -9,6 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from unblemish.data.schema import check_rows
+from unblemish.errors import BadInput, check_share, check_whole
+
 Array = NDArray[Any]
 
 UNCHANGED = -1
@@ -19,7 +22,7 @@ class Fill:
     """A systematic error that sets always the same cells to always the same value."""
 
     name: str
-    cells: NDArray[np.bool_]  # (height, width)
+    cells: NDArray[np.bool_]  # of a row's shape
     value: float
 
 
@@ -27,7 +30,7 @@ class Fill:
 class Corrupted:
     """Rows with errors, and what only a benchmark can know of them."""
 
-    dirty: Array  # (N, height, width)
+    dirty: Array  # (N, ...)
     clean: Array
     mask: NDArray[np.bool_]  # cells that were changed
     error: NDArray[np.int64]  # (N,) which error, or UNCHANGED
@@ -83,12 +86,31 @@ def squares(
 
 
 def corrupt(
-    clean: Array, errors: tuple[Fill, ...], noise: float, seed: int, data_class: NDArray[np.int64] | None = None
+    clean: Array,
+    errors: Sequence[Fill],
+    noise: float = 0.35,
+    seed: int = 0,
+    data_class: NDArray[np.int64] | None = None,
 ) -> Corrupted:
-    """Give a share `noise` of the rows, chosen at random, one of the errors each.
+    """Give a share `noise` of the rows, chosen at random, one of the errors each: each error as likely as any other.
 
-    A row whose corruption changes no cell stays an inlier.
+    clean: (N, ...), rows of any shape; data_class: (N,), what each row shows, where trusted labels are wanted for
+    each class. A row whose corruption changes no cell stays an inlier.
+
+    >>> data = corrupt(images, [Fill("dead column", columns == 20, 0)], noise=0.35, seed=0)
+    >>> y = trusted_labels(data, per_class=10, seed=0)
+    >>> cleaner = Cleaner().fit(data.dirty, y)
     """
+    clean = check_rows(clean, "clean")
+    check_share("noise", noise)
+    check_whole("seed", seed, least=0)
+    if not errors:
+        raise BadInput("errors is empty; give at least one Fill")
+    for fill in errors:
+        if fill.cells.shape != clean.shape[1:]:
+            raise BadInput(
+                f"{fill.name!r} has cells of shape {fill.cells.shape}, but rows of clean have {clean.shape[1:]}"
+            )
     rng = np.random.default_rng([seed, 1])
     n = len(clean)
     chosen = rng.permutation(n)[: round(noise * n)]
@@ -96,14 +118,11 @@ def corrupt(
     error[chosen] = rng.integers(len(errors), size=len(chosen))
     dirty = clean.copy()
     for k, fill in enumerate(errors):
-        dirty[np.ix_(error == k, *map(np.arange, fill.cells.shape))] = np.where(
-            fill.cells, np.asarray(fill.value, clean.dtype), clean[error == k]
-        )
+        dirty[error == k] = np.where(fill.cells, np.asarray(fill.value).astype(clean.dtype), clean[error == k])
     mask = dirty != clean
-    error[~mask.any((1, 2))] = UNCHANGED
-    return Corrupted(
-        dirty, clean, mask, error, np.zeros(n, np.int64) if data_class is None else data_class, tuple(errors)
-    )
+    error[~mask.reshape(n, -1).any(1)] = UNCHANGED
+    kinds = np.zeros(n, np.int64) if data_class is None else np.asarray(data_class)
+    return Corrupted(dirty, clean, mask, error, kinds, tuple(errors))
 
 
 def trusted_labels(data: Corrupted, per_class: int, seed: int) -> NDArray[np.int64]:

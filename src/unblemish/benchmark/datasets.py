@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import gzip
-import os
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from unblemish.benchmark.corruption import Corrupted, coloured, corrupt, lines, squares
+from unblemish.benchmark.sources import fashion_files, frey_images
 
 SIZE = 28
-DEBIAN_FASHION = Path("/usr/share/datasets/fashion-mnist")  # its package dataset-fashion-mnist
 SHAPES = ("rectangle", "triangle", "disc", "ellipse")
 
 
@@ -45,39 +42,30 @@ def synthetic_shapes(n: int = 5000, noise: float = 0.35, seed: int = 0) -> Corru
     return corrupt(images, lines(), noise, seed, kinds)
 
 
-def frey_faces(folder: Path, noise: float = 0.35, seed: int = 0) -> Corrupted:
+def frey_faces(noise: float = 0.35, seed: int = 0) -> Corrupted:
     """1965 pictures of one face, and four squares. Float, because the fill values are 0 and 256."""
-    with np.load(folder / "frey_faces.npz") as archive:
-        images = archive["images"].astype(np.float32)
-    return corrupt(images, squares(28, 20, (0.0, 256.0), seed), noise, seed)
+    return corrupt(frey_images().astype(np.float32), squares(28, 20, (0.0, 256.0), seed), noise, seed)
 
 
-def fashion_mnist(folder: Path = DEBIAN_FASHION, noise: float = 0.35, seed: int = 0) -> Splits:
+def fashion_mnist(noise: float = 0.35, seed: int = 0) -> Splits:
     """70000 pictures of clothes, four lines and four squares, black or white; split as published."""
-    images = np.concatenate([_idx(folder / f"{part}-images-idx3-ubyte.gz") for part in ("train", "t10k")])
-    kinds = np.concatenate([_idx(folder / f"{part}-labels-idx1-ubyte.gz") for part in ("train", "t10k")])
+    images, kinds, test_images, test_kinds = fashion_files()
     errors = coloured(lines(), (0.0, 255.0), seed) + squares(SIZE, SIZE, (0.0, 255.0), seed)
-    data = corrupt(images, errors, noise, seed, kinds.astype(np.int64))
+    all_kinds = np.concatenate([kinds, test_kinds]).astype(np.int64)
+    data = corrupt(np.concatenate([images, test_images]), errors, noise, seed, all_kinds)
     order = np.random.default_rng([seed, 3]).permutation(60_000)
     return Splits(data[order[:54_000]], data[order[54_000:]], data[60_000:])
 
 
 def load(dataset: str, seed: int, noise: float = 0.35) -> Splits:
-    """'shapes', 'frey' (from the folder that UNBLEMISH_DATA names) or 'fashion'."""
+    """'shapes', 'frey' or 'fashion', from where `bench data` finds it."""
     match dataset:
         case "shapes":
             return split(synthetic_shapes(noise=noise, seed=seed), seed)
         case "frey":
-            return split(frey_faces(Path(os.environ["UNBLEMISH_DATA"]), noise, seed), seed)
+            return split(frey_faces(noise, seed), seed)
         case _:
-            return fashion_mnist(noise=noise, seed=seed)
-
-
-def _idx(path: Path) -> NDArray[np.uint8]:
-    """The array in a gzipped IDX file: a magic number whose last byte counts the dimensions, their sizes, the bytes."""
-    content = gzip.decompress(path.read_bytes())
-    shape = np.frombuffer(content, ">i4", count=content[3], offset=4)
-    return np.frombuffer(content, np.uint8, offset=4 + 4 * content[3]).reshape(shape)
+            return fashion_mnist(noise, seed)
 
 
 def _stamp(name: str) -> NDArray[np.uint8]:

@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+import unblemish.benchmark.lines as lines_module
 from unblemish.benchmark import sweep, tables
 from unblemish.benchmark.datasets import load
 from unblemish.benchmark.published import TABLE
@@ -174,7 +175,7 @@ def _wait_until_no_process_is_left(group: int) -> None:
 
 @POSIX
 def test_two_sweeps_do_not_share_a_file(tmp_path: Path) -> None:
-    with sweep._locked(tmp_path / "runs.jsonl"), pytest.raises(BadInput, match="being written by another sweep"):
+    with lines_module._locked(tmp_path / "runs.jsonl"), pytest.raises(BadInput, match="being written by another sweep"):
         list(sweep.sweep([], tmp_path / "runs.jsonl", 1))
 
 

@@ -91,14 +91,18 @@ def held_out_logits(
     recipe: Recipe,
     folds: int,
     seed: int,
+    share: float = SHORTER,
 ) -> Generator[Progress, None, NDArray[np.float64]]:
-    """Yields progress; returns the (N,) logits of trusted rows by models that had not seen their labels, else NaN."""
+    """Yields progress; returns the (N,) logits of trusted rows by models that had not seen their labels, else NaN.
+
+    share: of the recipe's epochs, for each of the folds' models.
+    """
     fold_of = np.full(len(y), -1)
     rng = np.random.default_rng(seed)
     for kind in (INLIER, OUTLIER):
         rows = rng.permutation(np.flatnonzero(y == kind))
         fold_of[rows] = np.arange(len(rows)) % folds
-    shorter = recipe.over(max(1, round(recipe.epochs * SHORTER)))
+    shorter = recipe.over(max(1, round(recipe.epochs * share)))
     logits = np.full(len(y), np.nan)
     for fold in range(folds):
         held_out = fold_of == fold

@@ -191,3 +191,108 @@ def table(
 
     check_one_of("--format", format, FORMATS)
     print(FORMATS[format](entries(read(runs))), end="")
+
+
+@bench.command()
+def figures(
+    runs: Lines,
+    out: Annotated[
+        Optional[Path],  # noqa: UP045
+        typer.Option(help="The folder for the figures, instead of one called figures beside RUNS.jsonl."),
+    ] = None,
+) -> None:
+    """Draw quality against the number of labels, and the repairs of some test rows by each model."""
+    from unblemish.benchmark import figures as drawing
+    from unblemish.benchmark.sweep import read
+    from unblemish.data.write import cannot_write
+
+    folder = out or runs.parent / "figures"
+    count = 0
+    try:
+        for path in drawing.figures(runs, read(runs), folder):
+            typer.echo(str(path))
+            count += 1
+    except OSError as error:
+        raise cannot_write(folder, error) from error
+    if not count:
+        raise BadInput(f"{runs} has neither two sizes of the trusted set nor pictures beside it; make a sweep first")
+
+
+@bench.command()
+def compression(
+    out: Annotated[
+        Path, typer.Option(help="The file of lines; what it holds already is not made again.", show_default=False)
+    ],
+    seeds: Annotated[int, typer.Option(help="How many seeds, from 0.")] = 3,
+    epochs: Annotated[Optional[int], typer.Option(help="In place of the recipe's, for a trial.")] = None,  # noqa: UP045
+    jobs: Annotated[int, typer.Option(help="How many fits at once, one thread each.")] = 2,
+    folder: Data = None,
+) -> None:
+    """Measure the entropy of clean and of corrupted Frey-Faces by VAEs with codes of 2 to 50 numbers (IWAE bound).
+
+    Draws the curve beside OUT, and says what it shows. Stopped at any time, the same command goes on.
+    """
+    from unblemish.benchmark import compression as study
+    from unblemish.benchmark.sources import frey_images
+    from unblemish.data.write import writing
+
+    _use(folder)
+    check_whole("--seeds", seeds, least=1)
+    check_whole("--jobs", jobs, least=1)
+    if epochs is not None:
+        check_whole("--epochs", epochs, least=1)
+    frey_images()  # what is missing is said before any work
+    for line in study.study(out, seeds, jobs, epochs):
+        kind = "corrupted" if line["corrupted"] else "clean"
+        typer.echo(f"{line['size']} latent numbers, {kind}, seed {line['seed']}: {line['entropy']:.1f} nats", err=True)
+    lines = study.read(out)
+    picture = out.with_suffix(".png")
+    with writing(picture) as (file,):
+        study.chart(file, lines)
+    typer.echo(f"{study.sentence(lines)} Drawn in {picture}.")
+
+
+@bench.command()
+def select(
+    dataset: Annotated[str, typer.Option(help="shapes, frey or fashion.", show_default=False)],
+    model: Annotated[str, typer.Option(help="vae-l2, vaegmm, cvae, ccvae, clsvae-nodc or clsvae.")] = "clsvae",
+    noise: Annotated[int, typer.Option(help="How many of a hundred rows are corrupted.")] = 35,
+    labels: Annotated[int, typer.Option(help="Trusted rows of each class of data and each error.")] = 25,
+    seed: Annotated[int, typer.Option(help="Of the data, their split, the trusted set and the fits.")] = 0,
+    recipe: Annotated[str, typer.Option(help="paper or fast.")] = "fast",
+    epochs: Annotated[Optional[int], typer.Option(help="In place of the recipe's.")] = None,  # noqa: UP045
+    jobs: Annotated[int, typer.Option(help="How many candidates at once, one thread each.")] = 2,
+    folder: Data = None,
+) -> None:
+    """Choose hyper-parameters as the paper did: by average precision on the trusted set, no truth needed.
+
+    Models that learn from labels are judged by fits that had not seen those of the rows they are judged on.
+    """
+    from rich.console import Console
+    from rich.table import Table
+
+    from unblemish.benchmark import selection
+    from unblemish.benchmark.runs import Run
+    from unblemish.benchmark.sweep import check
+
+    _use(folder)
+    check([dataset], [model], [noise], [labels], seed, recipe, epochs)
+    check_whole("--jobs", jobs, least=1)
+    run = Run(dataset, model, noise=noise, labels=labels, seed=seed, recipe=recipe, epochs=epochs)
+    judged = []
+    for each in selection.select(run, jobs):
+        typer.echo(f"{each.candidate}: {each.avpr:.4f}", err=True)
+        judged.append(each)
+    chosen = selection.best(judged)
+    table = Table(title=f"{model} on {dataset}, {noise} % noise, {labels} labels a class, seed {seed}")
+    table.add_column("settings")
+    table.add_column("average precision on the trusted set", justify="right")
+    table.add_column("surprise by held-out labels", justify="right")
+    for each in sorted(judged, key=lambda j: (-j.avpr, j.surprise)):
+        style = "bold" if each is chosen else ""
+        table.add_row(
+            str(each.candidate), f"{each.avpr:.4f}", f"{each.surprise:.3g}" if each.surprise else "", style=style
+        )
+    console = Console(highlight=False)
+    console.print(table)
+    console.print(selection.reason(chosen, judged), soft_wrap=True)

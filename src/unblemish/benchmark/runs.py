@@ -6,8 +6,10 @@ import hashlib
 import io
 import json
 import time
+import zipfile
+import zlib
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -19,6 +21,7 @@ from unblemish.benchmark.datasets import load
 from unblemish.benchmark.evaluate import evaluate, labels_for
 from unblemish.cleaner import Cleaner
 from unblemish.data.write import write_file
+from unblemish.errors import BadInput
 from unblemish.models import presets
 from unblemish.models.base import Labels
 from unblemish.models.clsvae import ClsvaeConfig
@@ -118,6 +121,14 @@ class Strip:
         content = io.BytesIO()
         np.savez_compressed(content, **vars(self))
         write_file(path, content.getvalue())
+
+    @classmethod
+    def read(cls, path: Path) -> Strip:
+        try:
+            with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
+                return cls(**{field.name: archive[field.name] for field in fields(cls)})
+        except (OSError, ValueError, TypeError, EOFError, KeyError, zipfile.BadZipFile, zlib.error) as error:
+            raise BadInput(f"{path} is damaged, or no picture of a sweep; remove it and its run's line") from error
 
 
 ROWS = {"shapes": 4000, "frey": 1572, "fashion": 54_000}  # of the training splits

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import json
-import os
-import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import fields, replace
 from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any
 
-from unblemish.benchmark.pool import results, workers
+from unblemish.benchmark.lines import once_each, read_lines
 from unblemish.benchmark.runs import AS_PUBLISHED, CHOICES, Run, result
-from unblemish.data.write import cannot_write
 from unblemish.errors import BadInput, check_one_of, check_whole
 from unblemish.models import presets
 
@@ -92,13 +87,10 @@ def check(
 
 def sweep(runs: Sequence[Run], out: Path, jobs: int) -> Iterator[tuple[Run, dict[str, Any]]]:
     """Make the runs that `out` does not hold yet, adding each line as it comes; pictures go to a folder beside it."""
-    with _locked(out) as file, workers(jobs) as pool:
-        done = _done(out)
-        strips = strips_beside(out)
+    strips = strips_beside(out)
+    with once_each(runs, partial(result, strips=strips), out, jobs, read_done=_done) as lines:
         strips.mkdir(exist_ok=True)
-        for line in results(pool, partial(result, strips=strips), [run for run in runs if run not in done]):
-            file.write((json.dumps(line) + "\n").encode())  # unbuffered, at the end: one write
-            os.fsync(file.fileno())
+        for line in lines:
             yield run_of(line), line
 
 
@@ -113,21 +105,8 @@ def still_to_do(runs: Sequence[Run], out: Path) -> list[Run]:
 
 
 def read(path: Path) -> list[dict[str, Any]]:
-    """The lines of a sweep. What a kill left of a last line does not count."""
-    try:
-        text = path.read_text()
-    except (OSError, UnicodeDecodeError) as error:
-        raise BadInput(f"{path} cannot be read as the lines of a sweep: {error}") from error
-    lines = []
-    for number, line in enumerate(text[: text.rfind("\n") + 1].splitlines(), 1):
-        try:
-            lines.append(json.loads(line))
-            run_of(lines[-1])
-        except (ValueError, TypeError, KeyError) as error:
-            raise BadInput(
-                f"{path}, line {number}, is not a line of a sweep; remove it, or give another file"
-            ) from error
-    return lines
+    """The lines of a sweep."""
+    return read_lines(path, run_of)
 
 
 def run_of(line: dict[str, Any]) -> Run:
@@ -144,24 +123,3 @@ def _done(out: Path) -> set[Run]:
             )
         done.add(run)
     return done
-
-
-@contextmanager
-def _locked(out: Path) -> Iterator[Any]:
-    """The file, open for adding whole lines, by nobody else; half a line that a kill left is cut off."""
-    try:
-        file = out.open("ab", buffering=0)
-    except OSError as error:
-        raise cannot_write(out, error) from error
-    with file:
-        if sys.platform != "win32":
-            import fcntl
-
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError as error:
-                message = f"{out} is being written by another sweep; wait for it, or give another --out"
-                raise BadInput(message) from error
-        content = out.read_bytes()
-        file.truncate(content.rfind(b"\n") + 1)
-        yield file

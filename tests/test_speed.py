@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from torch import nn
 from typer.testing import CliRunner
 
 from unblemish.benchmark import speed, speed_report, textbook
@@ -44,6 +45,12 @@ def test_clsvae_decodes_twice_and_encodes_twice() -> None:
     assert [(p.inputs, p.outputs) for p in products].count((12, 200)) == 2
 
 
+def copy_layers(source: nn.Module, target: nn.Module) -> None:
+    sources, targets = ([m for m in module.modules() if isinstance(m, nn.Linear)] for module in (source, target))
+    for one, other in zip(sources, targets, strict=True):
+        other.load_state_dict(one.state_dict())
+
+
 @pytest.mark.parametrize("binary", [True, False])
 def test_textbook_loop_and_ours_have_the_same_loss(binary: bool) -> None:
     """Same weights, same noise: a race between different losses would be none."""
@@ -56,18 +63,14 @@ def test_textbook_loop_and_ours_have_the_same_loss(binary: bool) -> None:
     schema = Schema(kind=kind, shape=(12,), dtype="float64", low=(0,), high=(1,), mean=(0.0,), scale=(1.0,))
     ours = presets.build(config, schema)
     theirs = textbook.TextbookClsvae(12, config, binary=binary)
-    state = ours.state_dict()
-    renamed = {}
-    for name, value in theirs.state_dict().items():
-        key = name.replace("dirty_encoder", "encode_dirty").replace("encoder.", "encode_clean.", 1)
-        key = key.replace("decoder.", "decode.")
-        if ".mean." in key or ".log_variance." in key:
-            half, end = key.replace(".mean.", ".").replace(".log_variance.", "."), 0 if ".mean." in key else 1
-            stem, leaf = half.rsplit(".", 1)
-            renamed[name] = state[f"{stem}.head.{leaf}"].chunk(2)[end]
-        else:
-            renamed[name] = state.get(key, value)
-    theirs.load_state_dict(renamed)
+    for encoder, own in ((theirs.encoder, ours.encode_clean), (theirs.dirty_encoder, ours.encode_dirty)):
+        copy_layers(own.body, encoder.body)
+        for name in ("weight", "bias"):
+            mean, log_variance = getattr(own.head, name).data.chunk(2)
+            getattr(encoder.mean, name).data = mean
+            getattr(encoder.log_variance, name).data = log_variance
+    copy_layers(ours.decode, theirs.decoder)
+    copy_layers(ours.classifier, theirs.classifier)
     recipe = Recipe(1, 8, weights={n: Ramp(3.0) for n in ("kl_z", "kl_y", "cross_entropy", "dependence")})
     torch.manual_seed(7)
     trainer = Trainer(ours, x, y, recipe, 0)

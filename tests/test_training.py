@@ -12,6 +12,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+import unblemish.training
 from conftest import tiny_batch, tiny_model
 from unblemish import BadInput, Diverged
 from unblemish.models.base import Model, Terms
@@ -329,3 +330,20 @@ def test_adam_steps_as_torchs_does(decay: float) -> None:
         reference.step()
     for a, b in zip(ours.parameters(), theirs.parameters(), strict=True):
         torch.testing.assert_close(a, b)
+
+
+def test_a_small_model_trains_on_one_thread_a_large_one_on_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = tiny_model("clsvae")
+    seen = []
+    original = model.loss_terms
+    monkeypatch.setattr(model, "loss_terms", lambda x, y: (seen.append(torch.get_num_threads()), original(x, y))[1])
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        for limit in (10**9, 0):
+            monkeypatch.setattr(unblemish.training, "ONE_THREAD_BELOW", limit)
+            for _ in train(model, *tiny_batch("clsvae"), replace(RECIPE, epochs=1)):
+                assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
+    assert seen == [1] * 3 + [2] * 3

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Generator, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ from unblemish.models.networks import bfloat16_products
 from unblemish.models.recipe import Recipe
 
 MAX_RECOVERIES = 3
+ONE_THREAD_BELOW = 2_000_000  # parameters
 
 
 @dataclass(frozen=True)
@@ -162,7 +164,7 @@ class Trainer:
         names: list[str] = []
         totals = factors = torch.empty(0)
         devices = [] if self.x.device.type == "cpu" else [self.x.device]
-        with torch.random.fork_rng(devices=devices), bfloat16_products(recipe.bfloat16):
+        with torch.random.fork_rng(devices=devices), bfloat16_products(recipe.bfloat16), self.threads():
             torch.manual_seed(_mix(self.seed, self.epoch, self.recoveries))
             # parts that differ by one row at most: none is so small that it would mean little
             batches = self.shuffled().tensor_split(-(-len(self.x) // recipe.batch_size))
@@ -182,6 +184,17 @@ class Trainer:
         epoch_means = {"loss": float(totals @ factors), **dict(zip(names, totals.tolist(), strict=True))}
         finite = all(torch.isfinite(p).all() for p in self.model.parameters())
         return epoch_means if finite and abs(epoch_means["loss"]) < float("inf") else None
+
+    @contextmanager
+    def threads(self) -> Iterator[None]:
+        """One thread for a small model: a second one saves little, and where others work too it waits and waits."""
+        before = torch.get_num_threads()
+        if sum(p.numel() for p in self.model.parameters()) < ONE_THREAD_BELOW:
+            torch.set_num_threads(1)
+        try:
+            yield
+        finally:
+            torch.set_num_threads(before)
 
     def shuffled(self) -> Tensor:
         """All rows in random order, the trusted ones evenly spaced: every batch has its share of the few there are.

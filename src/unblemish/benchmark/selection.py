@@ -95,7 +95,7 @@ def judge(candidate: Candidate, run: Run) -> Judged:
 
     chosen = np.flatnonzero(trusted >= 0)
     if presets.labels_needed(run.model) is Labels.BOTH:
-        logits = _drained(held_out_logits(new_model, x, y, recipe, FOLDS, run.seed, share=1.0))[chosen]
+        logits = _drained(held_out_logits(new_model, x, y, recipe, FOLDS, run.seed))[chosen]
         signs = np.where(trusted[chosen] == OUTLIER, -1.0, 1.0)
         surprise = float(np.logaddexp(0, -signs * logits).mean())
     else:

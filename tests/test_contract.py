@@ -20,7 +20,7 @@ every_kind = pytest.mark.parametrize("kind", list(Kind))
 
 
 def label_term(terms: Terms) -> torch.Tensor:
-    return (terms.trusted | terms.rows)["cross_entropy"]
+    return (terms.trusted | terms.trusted_sums)["cross_entropy"]
 
 
 def gradients(model: Model, value: torch.Tensor) -> dict[str, float]:
@@ -36,7 +36,7 @@ def test_terms_are_per_row_and_finite(name: str, kind: Kind) -> None:
     model = tiny_model(name, kind)
     x, y = tiny_batch(name, kind=kind)
     terms = model.loss_terms(x, y)
-    for values in (terms.rows | terms.trusted).values():
+    for values in (terms.rows | terms.trusted | terms.trusted_sums).values():
         assert values.shape == (len(x),)
         assert torch.isfinite(values).all()
     for penalty in terms.penalties.values():
@@ -52,7 +52,8 @@ def test_repeated_rows_leave_per_row_terms_as_they_are(name: str, kind: Kind, fr
     model = tiny_model(name, kind)
     x, y = tiny_batch(name, kind=kind)
     once, twice = model.loss_terms(x, y), model.loss_terms(x.repeat(2, 1), y.repeat(2))
-    for single, double in ((once.rows, twice.rows), (once.trusted, twice.trusted)):
+    parts = ["rows", "trusted", "trusted_sums"]
+    for single, double in ((getattr(once, part), getattr(twice, part)) for part in parts):
         for term, values in single.items():
             torch.testing.assert_close(double[term], values.repeat(2))
 
@@ -63,7 +64,7 @@ def test_every_term_moves_something_and_every_parameter_is_moved(name: str, kind
     model = tiny_model(name, kind)
     x, y = tiny_batch(name, kind=kind)
     terms = model.loss_terms(x, y)
-    values = {term: v.mean() for term, v in (terms.rows | terms.trusted).items()}
+    values = {term: v.mean() for term, v in (terms.rows | terms.trusted | terms.trusted_sums).items()}
     values |= {term: penalty() for term, penalty in terms.penalties.items()}
     sizes = {term: gradients(model, value) for term, value in values.items()}
     for term, moved in sizes.items():

@@ -235,9 +235,15 @@ def weigh(means: dict[str, Tensor], by: dict[str, Ramp]) -> float:
 
 def reduced(case: Case, by: dict[str, Ramp], rows: slice = slice(None)) -> dict[str, Tensor]:
     """The means over a batch, as training takes them in its first epoch."""
-    training = Trainer(case.model, case.x, case.y, Recipe(1, weights=by), 0)
-    terms = case.model.loss_terms(case.x[rows], case.y[rows])
-    return training.reduce(terms, {name: ramp.at(0, 1) for name, ramp in by.items()})
+    return training(case, by).reduce(case.model.loss_terms(case.x[rows], case.y[rows]), at_first(by))
+
+
+def training(case: Case, by: dict[str, Ramp]) -> Trainer:
+    return Trainer(case.model, case.x, case.y, Recipe(1, weights=by), 0)
+
+
+def at_first(by: dict[str, Ramp]) -> dict[str, float]:
+    return {name: ramp.at(0, 1) for name, ramp in by.items()}
 
 
 @every_likelihood
@@ -249,8 +255,10 @@ def test_each_term_of_each_row_is_the_papers(name: str, kind: str, freeze: Freez
     terms = case.model.loss_terms(case.x, case.y)
     objective, dependence = objective_of(case, noise.draws)
 
-    assert terms.rows.keys() == objective.terms.keys()
-    for term, values in terms.rows.items():
+    of_rows = terms.rows | terms.trusted_sums
+    assert of_rows.keys() == objective.terms.keys()
+    assert list(terms.trusted_sums) == (["cross_entropy"] if name == "ccvae" else [])
+    for term, values in of_rows.items():
         assert_allclose(array(values), objective.terms[term], **close(name), err_msg=term)
     assert list(terms.trusted) == (["cross_entropy"] if name in ("vaegmm", "clsvae") else [])
     for values in terms.trusted.values():
@@ -298,6 +306,23 @@ def test_batches_average_to_the_whole(name: str, freeze: Freeze) -> None:
         losses.append(weigh(reduced(case, by, rows), by))
     assert int((case.y[:half] >= 0).sum()) != int((case.y[half:] >= 0).sum()) or name == "cvae"
     assert_allclose((losses[1] + losses[2]) / 2, losses[0], **EXACT)
+
+
+@every_model
+def test_extra_trusted_rows_stand_for_the_trusted_set_and_for_nothing_else(name: str, freeze: Freeze) -> None:
+    """With the whole trusted set behind the batch, the estimate is exact; the rows' own terms are not counted twice."""
+    case = make(name)
+    by = weights(lambda_=0.0)
+    freeze(Noise(alike=True))
+    expected = reduced(case, by)
+    freeze(Noise(alike=True))
+    trusted = torch.nonzero(case.y >= 0)[:, 0]
+    rows = torch.cat([torch.arange(len(case.x)), trusted])
+    terms = case.model.loss_terms(case.x[rows], case.y[rows])
+    found = training(case, by).reduce(terms, at_first(by), extra=len(trusted))
+    assert found.keys() == expected.keys()
+    for term, value in found.items():
+        assert_allclose(value.item(), expected[term].item(), **EXACT, err_msg=term)
 
 
 def test_without_weight_the_penalty_is_left_out(freeze: Freeze) -> None:
@@ -420,7 +445,8 @@ def test_ccvae_has_the_papers_bound_though_its_style_code_is_in_closed_form(labe
     shares = np.array([c * s for c in weights_c for s in weights_s]) / (weights_c.sum() * weights_s.sum())
     freeze(lambda _: torch.tensor(nodes))
     x, y = case.x[:1].expand(len(nodes), -1), torch.full((len(nodes),), float(label), dtype=torch.float64)
-    terms = case.model.loss_terms(x, y).rows
+    found = case.model.loss_terms(x, y)
+    terms = found.rows | found.trusted_sums
     loss = sum((BETA if term == "cross_entropy" else 1.0) * array(values) for term, values in terms.items())
 
     q = encoded(case.model.encode, case.rows[:1])

@@ -114,6 +114,24 @@ def test_trusted_rows_are_spread_evenly_and_anywhere() -> None:
     assert 160 < np.mean(places) < 240, "a trusted row does not stand anywhere alike"
 
 
+def test_a_few_trusted_rows_stand_behind_every_batch_in_turn() -> None:
+    x = torch.zeros(400, 12).double()
+    y = torch.full((400,), -1.0)
+    y[:12] = torch.arange(12) % 2
+    assert Trainer(tiny_model("clsvae"), x, y, RECIPE, seed=0).extra == 0  # not asked for
+    recipe = replace(RECIPE, trusted_rows=8)
+    run = Trainer(tiny_model("clsvae"), x, y, recipe, seed=0)  # 50 batches of 8
+    assert run.extra == 8
+    torch.manual_seed(0)
+    batches = run.batches()
+    assert sorted(torch.cat([rows[:-8] for rows in batches]).tolist()) == list(range(400))
+    extra = torch.cat([rows[-8:] for rows in batches])
+    assert torch.bincount(extra, minlength=12).tolist() == pytest.approx([400 / 12] * 12, abs=1)
+    assert Trainer(tiny_model("vae"), x, y, recipe, seed=0).extra == 0  # it has no term for them
+    y[:] = torch.arange(400) % 2
+    assert Trainer(tiny_model("clsvae"), x, y, recipe, seed=0).extra == 0  # each batch has enough
+
+
 def test_same_seed_same_model_another_seed_another() -> None:
     first, second, other = trained(seed=5), trained(seed=5), trained(seed=6)
     assert same(weights_of(first), weights_of(second))
@@ -306,7 +324,7 @@ def test_presets_weigh_only_terms_that_their_model_has(dataset: str, name: str) 
     """A weight with a misspelt name would silence nothing and weigh nothing."""
     recipe = PAPER[dataset][name].recipe
     terms = tiny_model(name).loss_terms(*tiny_batch(name))
-    known = {**terms.rows, **terms.trusted, **terms.penalties}
+    known = {**terms.rows, **terms.trusted, **terms.trusted_sums, **terms.penalties}
     unknown = set(recipe.weights) - set(known) - {"kl_y"}
     assert not unknown
 

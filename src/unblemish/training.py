@@ -146,6 +146,9 @@ class Trainer:
         check_trusted_set(model.labels, y.cpu().numpy())
         self.model, self.x, self.y, self.recipe, self.seed = model, x, y.to(x.dtype), recipe, seed
         self.trusted = int((y >= 0).sum())
+        enough = min(recipe.trusted_rows, self.trusted)
+        few = self.trusted * recipe.batch_size < enough * len(x)  # in a batch
+        self.extra = enough if few and model.labels is Labels.BOTH else 0
         self.epoch = self.recoveries = 0
         self.curve: list[dict[str, float]] = []
         self.adam = Adam(dict(model.named_parameters()), recipe.weight_decay)
@@ -166,11 +169,10 @@ class Trainer:
         devices = [] if self.x.device.type == "cpu" else [self.x.device]
         with torch.random.fork_rng(devices=devices), bfloat16_products(recipe.bfloat16), self.threads():
             torch.manual_seed(_mix(self.seed, self.epoch, self.recoveries))
-            # parts that differ by one row at most: none is so small that it would mean little
-            batches = self.shuffled().tensor_split(-(-len(self.x) // recipe.batch_size))
+            batches = self.batches()
             for k, rows in enumerate(batches):
                 terms = self.model.loss_terms(self.x[rows], self.y[rows])
-                means = self.reduce(terms, weights)
+                means = self.reduce(terms, weights, self.extra)
                 values = torch.stack(list(means.values()))
                 if not names:  # the terms of an epoch's batches are the same
                     names = list(means)
@@ -196,6 +198,20 @@ class Trainer:
         finally:
             torch.set_num_threads(before)
 
+    def batches(self) -> list[Tensor]:
+        """The rows of each step: parts that differ by one row at most, so that none is too small to mean much.
+
+        Behind each part stand `extra` rows of the trusted set, in turn. Without them a batch seldom holds more than one
+        or two, each of which counts so much that long steps go astray.
+        """
+        parts = self.shuffled().tensor_split(-(-len(self.x) // self.recipe.batch_size))
+        if not self.extra:
+            return list(parts)
+        trusted = torch.nonzero(self.y >= 0)[:, 0]
+        turns = -(-len(parts) * self.extra // len(trusted))
+        in_turn = torch.cat([trusted[torch.randperm(len(trusted))] for _ in range(turns)])
+        return [torch.cat(both) for both in zip(parts, in_turn.split(self.extra), strict=False)]
+
     def shuffled(self) -> Tensor:
         """All rows in random order, the trusted ones evenly spaced: every batch has its share of the few there are.
 
@@ -211,11 +227,18 @@ class Trainer:
         order[~is_trusted_place] = others[torch.randperm(len(others))]
         return order.to(self.x.device)
 
-    def reduce(self, terms: Terms, weights: Mapping[str, float]) -> dict[str, Tensor]:
+    def reduce(self, terms: Terms, weights: Mapping[str, float], extra: int = 0) -> dict[str, Tensor]:
         """Unbiased estimates, from a batch, of the means over all rows and over the trusted set."""
-        means = {name: values.mean() for name, values in terms.rows.items()}
-        for name, values in terms.trusted.items():
-            means[name] = values.sum() * (len(self.x) / (len(values) * max(self.trusted, 1)))
+
+        def mean_of_trusted(values: Tensor) -> Tensor:
+            if extra:
+                return values[-extra:].mean()
+            return values.sum() * (len(self.x) / (len(values) * max(self.trusted, 1)))
+
+        means = {name: values[: len(values) - extra].mean() for name, values in terms.rows.items()}
+        means |= {name: mean_of_trusted(values) for name, values in terms.trusted.items()}
+        share = self.trusted / len(self.x)
+        means |= {name: share * mean_of_trusted(values) for name, values in terms.trusted_sums.items()}
         for name, penalty in terms.penalties.items():
             if weights.get(name, 1.0) > 0:
                 means[name] = penalty()

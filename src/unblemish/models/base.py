@@ -25,13 +25,15 @@ class Labels(Enum):
 class Terms:
     """The parts of a loss, to be minimised, named and not yet reduced: that is training's work.
 
-    rows:      (B,) each, averaged over all rows
-    trusted:   (B,) each, 0 on unlabelled rows, averaged over the trusted set
-    penalties: of the batch as a whole; called only where their weight is not 0
+    rows:         (B,) each, averaged over all rows
+    trusted:      (B,) each, 0 on unlabelled rows, averaged over the trusted set
+    trusted_sums: (B,) each, 0 on unlabelled rows, averaged over all rows: the more labels, the more they weigh
+    penalties:    of the batch as a whole; called only where their weight is not 0
     """
 
     rows: dict[str, Tensor]
     trusted: dict[str, Tensor] = field(default_factory=dict)
+    trusted_sums: dict[str, Tensor] = field(default_factory=dict)
     penalties: dict[str, Callable[[], Tensor]] = field(default_factory=dict)
 
 

@@ -92,9 +92,9 @@ class Ccvae(Model):
                 "reconstruction": -w * fit,
                 "kl_z": w * kl_c + kl_s,
                 "kl_y": kl_y,
-                # a sum over the trusted set and not its mean: a row counts beta times, however many there are
-                "cross_entropy": torch.where(known, -log_q_y_given_x, 0.0),
-            }
+            },
+            # a sum over the trusted set and not its mean: a row counts beta times, however many there are
+            trusted_sums={"cross_entropy": torch.where(known, -log_q_y_given_x, 0.0)},
         )
 
     def inlier_logit(self, x: Tensor) -> Tensor:

@@ -36,6 +36,7 @@ class Recipe:
     learning_rate: float = 1e-3  # at its highest
     rise: float = 0.0  # the share of the steps over which it grows from 0, in a straight line
     fall: float = 0.0  # the share of the steps over which it sinks to 0, along half a cosine
+    trusted_rows: int = 0  # in a batch at least, by rows added to those that are drawn
     weight_decay: float = 0.0
     weights: Mapping[str, Ramp] = field(default_factory=dict)
     bfloat16: bool = False  # large products from bfloat16 factors, where the processor has instructions for it

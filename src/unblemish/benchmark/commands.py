@@ -25,6 +25,13 @@ Data = Annotated[
     Optional[Path],  # noqa: UP045
     typer.Option("--data", help="A folder to look for datasets in first. 'unblemish bench data' lists what is found."),
 ]
+DatasetName = Annotated[str, typer.Option(help="shapes, frey or fashion.", show_default=False)]
+ModelName = Annotated[str, typer.Option(help="vae-l2, vaegmm, cvae, ccvae, clsvae-nodc or clsvae.")]
+Noise = Annotated[int, typer.Option(help="How many of a hundred rows are corrupted.")]
+TrustedRows = Annotated[int, typer.Option(help="Trusted rows of each class of data and each error.")]
+Seed = Annotated[int, typer.Option(help="Of the data, their split, the trusted set and the fit.")]
+RecipeName = Annotated[str, typer.Option(help="paper or fast.")]
+Epochs = Annotated[Optional[int], typer.Option(help="In place of the recipe's, for a trial.")]  # noqa: UP045
 Lines = Annotated[Path, typer.Argument(metavar="RUNS.jsonl", help="What a sweep wrote.", show_default=False)]
 
 
@@ -89,13 +96,13 @@ def _use(folder: Path | None) -> None:
 
 @bench.command()
 def run(
-    dataset: Annotated[str, typer.Option(help="shapes, frey or fashion.", show_default=False)],
-    model: Annotated[str, typer.Option(help="vae-l2, vaegmm, cvae, ccvae, clsvae-nodc or clsvae.")] = "clsvae",
-    noise: Annotated[int, typer.Option(help="How many of a hundred rows are corrupted.")] = 35,
-    labels: Annotated[int, typer.Option(help="Trusted rows of each class of data and each error.")] = 10,
-    seed: Annotated[int, typer.Option(help="Of the data, their split, the trusted set and the fit.")] = 0,
-    recipe: Annotated[str, typer.Option(help="paper or fast.")] = "paper",
-    epochs: Annotated[Optional[int], typer.Option(help="In place of the recipe's.")] = None,  # noqa: UP045
+    dataset: DatasetName,
+    model: ModelName = "clsvae",
+    noise: Noise = 35,
+    labels: TrustedRows = 10,
+    seed: Seed = 0,
+    recipe: RecipeName = "paper",
+    epochs: Epochs = None,
     folder: Data = None,
     json: Json = False,
 ) -> None:
@@ -138,7 +145,7 @@ def sweep(
         typer.Option(help="Only this model. Can be given more than once."),
     ] = None,
     seeds: Annotated[int, typer.Option(help="How many seeds, from 0.")] = 5,
-    epochs: Annotated[Optional[int], typer.Option(help="In place of the recipe's, for a trial.")] = None,  # noqa: UP045
+    epochs: Epochs = None,
     jobs: Annotated[int, typer.Option(help="How many runs at once, one thread each.")] = 2,
     folder: Data = None,
 ) -> None:
@@ -224,7 +231,7 @@ def compression(
         Path, typer.Option(help="The file of lines; what it holds already is not made again.", show_default=False)
     ],
     seeds: Annotated[int, typer.Option(help="How many seeds, from 0.")] = 3,
-    epochs: Annotated[Optional[int], typer.Option(help="In place of the recipe's, for a trial.")] = None,  # noqa: UP045
+    epochs: Epochs = None,
     jobs: Annotated[int, typer.Option(help="How many fits at once, one thread each.")] = 2,
     folder: Data = None,
 ) -> None:
@@ -254,13 +261,13 @@ def compression(
 
 @bench.command()
 def select(
-    dataset: Annotated[str, typer.Option(help="shapes, frey or fashion.", show_default=False)],
-    model: Annotated[str, typer.Option(help="vae-l2, vaegmm, cvae, ccvae, clsvae-nodc or clsvae.")] = "clsvae",
-    noise: Annotated[int, typer.Option(help="How many of a hundred rows are corrupted.")] = 35,
-    labels: Annotated[int, typer.Option(help="Trusted rows of each class of data and each error.")] = 25,
-    seed: Annotated[int, typer.Option(help="Of the data, their split, the trusted set and the fits.")] = 0,
-    recipe: Annotated[str, typer.Option(help="paper or fast.")] = "fast",
-    epochs: Annotated[Optional[int], typer.Option(help="In place of the recipe's.")] = None,  # noqa: UP045
+    dataset: DatasetName,
+    model: ModelName = "clsvae",
+    noise: Noise = 35,
+    labels: TrustedRows = 25,
+    seed: Seed = 0,
+    recipe: RecipeName = "fast",
+    epochs: Epochs = None,
     jobs: Annotated[int, typer.Option(help="How many candidates at once, one thread each.")] = 2,
     folder: Data = None,
 ) -> None:

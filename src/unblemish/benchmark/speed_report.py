@@ -109,7 +109,8 @@ def chart(file: IO[bytes], lines: list[Line]) -> None:
     for place, line, value in zip(places, shown, values, strict=True):
         mark = line.at_least or 0.0
         axis.plot([mark, mark], [place - 0.4, place + 0.4], color=INK, linewidth=1.6)
-        axis.text(value + 0.08, place, f"{value:.2f}x", va="center", fontsize=8, color=INK)
+        behind = mark if value <= mark < value + 1 else value  # not through the mark
+        axis.text(behind + 0.08, place, f"{value:.2f}x", va="center", fontsize=8, color=INK)
     axis.set_yticks(places, [f"{line.group}: {line.name}" for line in shown], fontsize=8)
     axis.set_xlim(0, 1.15 * max([*values, *(line.at_least or 0.0 for line in shown)]))
     axis.tick_params(labelsize=8)

@@ -247,6 +247,7 @@ def _fail(message: str, code: int) -> NoReturn:
 
 def main() -> None:
     """Bad input ends with one sentence and exit code 2, never with a traceback."""
+    os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")  # torch takes large tensors in large pages: less waiting
     try:
         app()
     except BadInput as error:

@@ -14,13 +14,15 @@ Job = TypeVar("Job")
 Result = TypeVar("Result")
 
 THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+HUGE_PAGES = "THP_MEM_ALLOC_ENABLE"  # torch takes large tensors in large pages: processes hinder one another less
 
 
 @contextmanager
 def workers(processes: int, threads: int = 1) -> Iterator[ProcessPoolExecutor]:
     """Processes that each use so many threads; their jobs are cancelled when the block is left by an error."""
-    before = {name: os.environ.get(name) for name in THREADS}
-    os.environ.update(dict.fromkeys(THREADS, str(threads)))  # libraries read it when they are loaded: before any start
+    settings = dict.fromkeys(THREADS, str(threads)) | {HUGE_PAGES: "1"}
+    before = {name: os.environ.get(name) for name in settings}
+    os.environ.update(settings)  # libraries read it when they are loaded: before any start
     pool = ProcessPoolExecutor(
         processes, mp_context=multiprocessing.get_context("spawn"), initializer=_start, initargs=(threads,)
     )

@@ -207,7 +207,7 @@ def _many_fits(size: Size) -> Iterator[Line]:
                 "many": lambda: list(results(many, _fit, jobs)),
                 "one": lambda: list(results(one, _fit_with_all_threads, jobs)),
             },
-            min(size.rounds, 3),
+            size.rounds,
         )
     an_hour = {name: len(jobs) * 3600 / seconds for name, seconds in best.items()}
     note = f"{an_hour['many']:.0f} fits of {size.fit_epochs} epochs an hour, against {an_hour['one']:.0f}"

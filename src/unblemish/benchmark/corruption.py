@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,20 @@ Array = NDArray[Any]
 UNCHANGED = -1
 
 
+class Error(Protocol):
+    """What corrupts a row."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def cells(self) -> NDArray[np.bool_]:
+        """Those that it may change, of a row's shape."""
+
+    def __call__(self, rows: Array, rng: np.random.Generator) -> Array:
+        """(N, ...) rows as they come out of it, of any number type: `corrupt` rounds them to what the data can hold."""
+
+
 @dataclass(frozen=True)
 class Fill:
     """A systematic error that sets always the same cells to always the same value."""
@@ -24,6 +38,72 @@ class Fill:
     name: str
     cells: NDArray[np.bool_]  # of a row's shape
     value: float
+
+    def __call__(self, rows: Array, rng: np.random.Generator) -> Array:
+        return np.where(self.cells, np.asarray(self.value).astype(rows.dtype), rows)
+
+
+@dataclass(frozen=True)
+class Affine:
+    """factor * value + offset in some cells: an offset, a dimmed part, or a mark blended in with
+    factor 1 - alpha and offset alpha * mark."""
+
+    name: str
+    cells: NDArray[np.bool_]
+    factor: float
+    offset: Any  # a number, or one for each cell
+
+    def __call__(self, rows: Array, rng: np.random.Generator) -> Array:
+        return np.where(self.cells, self.factor * rows.astype(np.float64) + self.offset, rows)
+
+
+@dataclass(frozen=True)
+class Salt:
+    """No systematic error: cells drawn anew for every row, each set to one of the values."""
+
+    name: str
+    cells: NDArray[np.bool_]
+    share: float  # of the cells
+    values: tuple[float, ...]
+
+    def __call__(self, rows: Array, rng: np.random.Generator) -> Array:
+        hit = (rng.random(rows.shape) < self.share) & self.cells
+        return np.where(hit, rng.choice(self.values, rows.shape), rows)
+
+
+@dataclass(frozen=True)
+class OneOf:
+    """One of several errors, drawn anew for every row."""
+
+    name: str
+    errors: tuple[Error, ...]
+
+    @property
+    def cells(self) -> NDArray[np.bool_]:
+        return np.any([error.cells for error in self.errors], 0)
+
+    def __call__(self, rows: Array, rng: np.random.Generator) -> Array:
+        choice = rng.integers(len(self.errors), size=len(rows))
+        out = rows.astype(np.float64)
+        for k, error in enumerate(self.errors):
+            out[choice == k] = error(rows[choice == k], rng)
+        return out
+
+
+@dataclass(frozen=True)
+class Both:
+    """Two errors in one row."""
+
+    name: str
+    first: Error
+    second: Error
+
+    @property
+    def cells(self) -> NDArray[np.bool_]:
+        return np.asarray(self.first.cells | self.second.cells)
+
+    def __call__(self, rows: Array, rng: np.random.Generator) -> Array:
+        return self.second(self.first(rows, rng), rng)
 
 
 @dataclass(frozen=True)
@@ -35,7 +115,7 @@ class Corrupted:
     mask: NDArray[np.bool_]  # cells that were changed
     error: NDArray[np.int64]  # (N,) which error, or UNCHANGED
     data_class: NDArray[np.int64]  # (N,) what the row shows
-    errors: tuple[Fill, ...]
+    errors: tuple[Error, ...]
 
     def __getitem__(self, rows: Any) -> Corrupted:
         return Corrupted(
@@ -87,7 +167,7 @@ def squares(
 
 def corrupt(
     clean: Array,
-    errors: Sequence[Fill],
+    errors: Sequence[Error],
     noise: float = 0.35,
     seed: int = 0,
     data_class: NDArray[np.int64] | None = None,
@@ -105,11 +185,11 @@ def corrupt(
     check_share("noise", noise)
     check_whole("seed", seed, least=0)
     if not errors:
-        raise BadInput("errors is empty; give at least one Fill")
-    for fill in errors:
-        if fill.cells.shape != clean.shape[1:]:
+        raise BadInput("errors is empty; give at least one, such as a Fill")
+    for one in errors:
+        if one.cells.shape != clean.shape[1:]:
             raise BadInput(
-                f"{fill.name!r} has cells of shape {fill.cells.shape}, but rows of clean have {clean.shape[1:]}"
+                f"{one.name!r} has cells of shape {one.cells.shape}, but rows of clean have {clean.shape[1:]}"
             )
     rng = np.random.default_rng([seed, 1])
     n = len(clean)
@@ -117,12 +197,20 @@ def corrupt(
     error = np.full(n, UNCHANGED)
     error[chosen] = rng.integers(len(errors), size=len(chosen))
     dirty = clean.copy()
-    for k, fill in enumerate(errors):
-        dirty[error == k] = np.where(fill.cells, np.asarray(fill.value).astype(clean.dtype), clean[error == k])
+    for k, one in enumerate(errors):
+        values = one(clean[error == k], np.random.default_rng([seed, 6, k]))
+        dirty[error == k] = values if values.dtype == clean.dtype else _as_held(values, clean)
     mask = dirty != clean
     error[~mask.reshape(n, -1).any(1)] = UNCHANGED
     kinds = np.zeros(n, np.int64) if data_class is None else np.asarray(data_class)
     return Corrupted(dirty, clean, mask, error, kinds, tuple(errors))
+
+
+def _as_held(values: Array, clean: Array) -> Array:
+    """Values as these data can hold them: rounded to whole numbers, within what the clean data span."""
+    if clean.dtype.kind in "iu":
+        values = values.round()
+    return values.clip(clean.min(), clean.max()).astype(clean.dtype)
 
 
 def trusted_labels(data: Corrupted, per_class: int, seed: int) -> NDArray[np.int64]:

@@ -29,6 +29,7 @@ from unblemish.models.presets import BATCH, PAPER, Preset
 from unblemish.models.recipe import Ramp
 
 AS_PUBLISHED = "as published"
+ROOT = "root of the distance correlation"
 
 
 @dataclass(frozen=True)
@@ -174,7 +175,7 @@ def _lambda_as_in_a_sum(preset: Preset) -> Preset:
 
 CHOICES: dict[str, Callable[[Preset], Preset]] = {
     AS_PUBLISHED: lambda preset: preset,
-    "root of the distance correlation": _clsvae(root_dc=True),
+    ROOT: _clsvae(root_dc=True),
     "lambda / 128": _lambda_as_in_a_sum,
     "no stop-gradient": _clsvae(stop_gradient=False),
     "one fit, good or bad": lambda preset: replace(preset, recipe=replace(preset.recipe, fits=1)),

@@ -33,7 +33,7 @@ def _recipes() -> list[Run]:
 
 
 def _choices() -> list[Run]:
-    """What the choices that the paper leaves open do: all where fits are short, on Fashion-MNIST the one that matters."""
+    """What the choices that the paper leaves open do: all where fits are short, one on Fashion-MNIST."""
     choices = [choice for choice in CHOICES if choice != "float32"]
     runs = [Run(d, seed=s, choice=c) for s, d, c in product(SEEDS, ("shapes", "frey"), choices)]
     return runs + [Run("fashion", seed=s, choice=c) for s, c in product(SEEDS, (AS_PUBLISHED, ROOT))]

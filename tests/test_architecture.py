@@ -17,7 +17,7 @@ ROOT = Path(unblemish.__file__).parent
 FLOORS = [
     {"cli", "benchmark"},
     {"cleaner", "report", "storage"},
-    {"training", "trusted", "ranks", "progress"},
+    {"training", "trusted", "ranks", "progress", "patterns"},
     {"models"},
     {"data", "errors"},
 ]

@@ -16,9 +16,24 @@ from typer.testing import CliRunner
 
 import unblemish.benchmark
 import unblemish.benchmark.sources as sources_module
-from unblemish.benchmark.corruption import UNCHANGED, Fill, coloured, corrupt, lines, squares, trusted_labels
+from unblemish.benchmark.corruption import (
+    UNCHANGED,
+    Affine,
+    Array,
+    Both,
+    Fill,
+    OneOf,
+    Salt,
+    coloured,
+    corrupt,
+    lines,
+    squares,
+    trusted_labels,
+)
+from unblemish.benchmark.counting import Counting
 from unblemish.benchmark.datasets import SHAPES, _stamp, fashion_mnist, frey_faces, load, split, synthetic_shapes
 from unblemish.benchmark.published import TABLE
+from unblemish.benchmark.runs import found_patterns
 from unblemish.benchmark.sources import (
     DEBIAN_FASHION,
     FASHION_SHA256,
@@ -30,6 +45,7 @@ from unblemish.benchmark.sources import (
 )
 from unblemish.cli import app
 from unblemish.errors import BadInput
+from unblemish.patterns.pattern import Pattern
 
 
 def test_lines_are_where_the_paper_has_them() -> None:
@@ -287,3 +303,81 @@ def test_a_corruption_that_cannot_be_is_refused() -> None:
         corrupt(clean[:, :2], [fill])
     with pytest.raises(BadInput, match="errors is empty"):
         corrupt(clean, [])
+
+
+# errors of other kinds
+
+
+def test_each_kind_of_error_does_what_it_says() -> None:
+    clean = np.random.default_rng(0).integers(0, 200, size=(400, 4, 5)).astype(np.uint8)
+    cells = np.zeros((4, 5), bool)
+    cells[1:3, 1:3] = True
+    elsewhere = np.zeros((4, 5), bool)
+    elsewhere[0, 4] = True
+    errors = [
+        Affine("brighter", cells, 1.0, 30.0),
+        Affine("blended", cells, 0.5, 0.5 * 180),
+        Salt("salt", cells, 0.5, (0.0, 199.0)),
+        OneOf("either", (Fill("a", cells, 7.0), Fill("b", elsewhere, 9.0))),
+        Both("both", Fill("a", cells, 7.0), Fill("b", elsewhere, 9.0)),
+    ]
+    data = corrupt(clean, errors, 0.8, seed=1)
+    assert data.dirty.dtype == np.uint8
+    assert not (data.mask & ~(cells | elsewhere)).any()
+
+    def inside(k: int, where: Array) -> tuple[Array, Array]:
+        return data.dirty[data.error == k][:, where].astype(float), clean[data.error == k][:, where].astype(float)
+
+    dirty, was = inside(0, cells)
+    np.testing.assert_array_equal(dirty, np.minimum(was + 30, clean.max()))
+    dirty, was = inside(1, cells)
+    np.testing.assert_allclose(dirty, 0.5 * was + 90, atol=0.51)
+    dirty, was = inside(2, cells)
+    assert np.isin(dirty[dirty != was], [0, clean.max()]).all()
+    assert 0.4 < (dirty != was).mean() < 0.6
+    either = (data.dirty[data.error == 3][:, cells] == 7).all(1)
+    other = data.dirty[data.error == 3][:, 0, 4] == 9
+    assert (either | other).all()
+    assert 0.3 < either.mean() < 0.7
+    assert (inside(4, cells)[0] == 7).all()
+    assert (inside(4, elsewhere)[0] == 9).all()
+
+
+# the baseline that counts
+
+
+def test_counting_finds_what_repeats_and_fills_in_the_gaussian_conditional() -> None:
+    rng = np.random.default_rng(0)
+    clean = rng.normal(size=(900, 3)) @ rng.normal(size=(3, 12)) + 0.1 * rng.normal(size=(900, 12))
+    cells = np.isin(np.arange(12), [2, 3, 4, 5, 6])
+    data = corrupt(clean, [Fill("stuck", cells, 3.0)], 0.3, seed=0)
+    counting = Counting().fit(data.dirty)
+    assert [mark.cells.tolist() for mark in counting.marks] == [[2, 3, 4, 5, 6]]
+    np.testing.assert_array_equal(counting.outlier_score(data.dirty), data.is_outlier)
+
+    standard = counting.schema_.standardised(data.dirty[~data.is_outlier])
+    covariance = np.cov(standard.T)
+    covariance += 0.01 * np.trace(covariance) / 12 * np.eye(12)
+    precision = np.linalg.inv(covariance)  # E[x_M | x_O] = mu_M - P_MM^-1 P_MO (x_O - mu_O)
+    mean = standard.mean(0)
+    row = np.flatnonzero(data.is_outlier)[0]
+    other = counting.schema_.standardised(data.dirty[row : row + 1])[0][~cells] - mean[~cells]
+    expected = mean[cells] - np.linalg.solve(precision[np.ix_(cells, cells)], precision[np.ix_(cells, ~cells)] @ other)
+    repaired = counting.schema_.standardised(counting.repair(data.dirty))
+    np.testing.assert_allclose(repaired[row, cells], expected, rtol=1e-8)
+    np.testing.assert_allclose(repaired[:, ~cells], counting.schema_.standardised(data.dirty)[:, ~cells])
+
+
+def test_found_patterns_are_counted_against_the_truth() -> None:
+    data = corrupt(np.random.default_rng(0).random((300, 10)), [Fill("a", np.arange(10) < 4, 9.0)], 0.5, seed=0)
+
+    def found(cells: list[int]) -> Pattern:
+        k = len(cells)
+        return Pattern(np.array(cells), np.zeros(k, np.float32), np.zeros(k, np.float32), True, 0, 0, 1.0)
+
+    assert found_patterns([found([0, 1, 2, 3])], data) == {
+        "patterns_found": 1.0, "patterns_overlap": 1.0, "patterns_false": 0,
+    }  # fmt: skip
+    figures = found_patterns([found([0, 1, 2]), found([7, 8])], data)
+    assert figures == {"patterns_found": 1.0, "patterns_overlap": 0.75, "patterns_false": 1}
+    assert found_patterns([], data)["patterns_found"] == 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Generator, Iterator
+from copy import copy
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -27,8 +28,12 @@ from unblemish.errors import BadInput, Diverged, check_share, check_whole, shown
 from unblemish.models import presets
 from unblemish.models.base import Labels as LabelsNeeded
 from unblemish.models.base import Model
+from unblemish.models.clsvae import Clsvae
 from unblemish.models.presets import Preset
 from unblemish.models.recipe import Recipe
+from unblemish.patterns.examine import Examination, examine
+from unblemish.patterns.find import find_patterns
+from unblemish.patterns.pattern import Pattern
 from unblemish.ranks import rank_knots, rank_scores
 from unblemish.report import Report
 from unblemish.training import Progress, check_trusted_set, read_fingerprint, train
@@ -61,11 +66,13 @@ class Cleaner(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     threshold: rows that score this or more are outliers. None is the paper's 0.5; for models without a
                classifier it is what tells the trusted set apart best, or else flags the prior's share of rows
     folds:     how many parts to cross-validate the trusted set in, after the fit; 0 for none
+    patterns:  look for errors that repeat, and repair the cells they touch alone; False is the paper's method.
+               For 'clsvae' and 'clsvae-nodc'
     seed:      the same seed, data and machine give the same model
     device:    'auto', 'cpu', 'cuda', ...
     verbose:   show a progress bar
 
-    Fitted: model_, schema_, preset_, threshold_, trusted_error_, curve_, fits_.
+    Fitted: model_, schema_, preset_, threshold_, patterns_, trusted_error_, curve_, fits_.
     """
 
     def __init__(
@@ -78,6 +85,7 @@ class Cleaner(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         torso: str = "mlp",
         threshold: float | None = None,
         folds: int = 3,
+        patterns: bool = True,
         seed: int = 0,
         device: str = "auto",
         verbose: bool = False,
@@ -89,6 +97,7 @@ class Cleaner(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         self.torso = torso
         self.threshold = threshold
         self.folds = folds
+        self.patterns = patterns
         self.seed = seed
         self.device = device
         self.verbose = verbose
@@ -138,8 +147,16 @@ class Cleaner(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         else:
             self.__dict__.pop("n_features_in_", None)  # of an earlier fit to a table
         self.knots_ = None if model.has_classifier else rank_knots(logit)
+        self.catalogue_ = None
+        if self.patterns and isinstance(model, Clsvae) and fitted.diverged is None:
+            self.catalogue_ = find_patterns(
+                x, y, logit, lambda part: model.likelihood.mean(model.repair(part)), int(self.seed)
+            )
         score = self._score(logit)
         self.threshold_ = self._choose_threshold(score, y)
+        trusted = np.flatnonzero(y != UNLABELLED)
+        if self.catalogue_ is not None:
+            score[trusted] = self._examined(x[torch.from_numpy(trusted)], logit[trusted], repair=False).score
         self.trusted_error_ = TrustedError.of(score >= self.threshold_, y, folds=0)
         if fitted.diverged is not None:
             raise fitted.diverged
@@ -147,7 +164,10 @@ class Cleaner(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         folds = folds_worth_making(y, self.folds) if model.has_classifier else 0
         if folds:
             logits = yield from held_out_logits(new_model, x, y, preset.recipe, folds, int(self.seed))
-            self.trusted_error_ = TrustedError.of(self._score(logits) >= self.threshold_, y, folds)
+            score = self._score(logits)
+            if self.catalogue_ is not None:
+                score[trusted] = self._examined(x[torch.from_numpy(trusted)], logits[trusted], repair=False).score
+            self.trusted_error_ = TrustedError.of(score >= self.threshold_, y, folds)
 
     def _fit_until_most_are_inliers(
         self,
@@ -200,9 +220,7 @@ class Cleaner(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
     def clean(self, X: Any) -> Report:
         """Scores, flags and repairs of these rows."""
-        reports = list(self.cleaning(X))
-        scores, repairs = ([getattr(report, name) for report in reports] for name in ("outlier_score", "repair"))
-        return Report(check_rows(X), np.concatenate(repairs), np.concatenate(scores), self.threshold_)
+        return Report.joined(check_rows(X), list(self.cleaning(X)))
 
     def cleaning(self, X: Any) -> Generator[Report, None, None]:
         """`clean` a part at a time, in order: for more rows than fit into memory, such as those of a mapped file."""
@@ -210,28 +228,100 @@ class Cleaner(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         for start in range(0, len(rows), ROWS_AT_ONCE):
             part = rows[start : start + ROWS_AT_ONCE]
             x = self._encoded(part)
-            yield Report(part, self._repair(x), self._score(_in_parts(self.model_.inlier_logit, x)), self.threshold_)
+            logit = _in_parts(self.model_.inlier_logit, x)
+            if self.catalogue_ is None:
+                yield Report(part, self._repair(x), self._score(logit), self.threshold_)
+            else:
+                found = self._examined(x[:], logit)
+                yield Report(
+                    part,
+                    self._surgical(part, found, self.schema_.decode_rounded),
+                    found.score,
+                    self.threshold_,
+                    probability=found.probability,
+                    mask=found.mask.reshape(part.shape),
+                    uncertainty=self._in_raw_units(found.deviation).reshape(part.shape),
+                )
 
     def outlier_score(self, X: Any) -> NDArray[np.float64]:
         """(N,) in [0, 1], higher is worse."""
         x = self._encoded(self._fitted_rows(X))
-        return self._score(_in_parts(self.model_.inlier_logit, x))
+        logit = _in_parts(self.model_.inlier_logit, x)
+        if self.catalogue_ is None:
+            return self._score(logit)
+        parts = range(0, len(x), ROWS_AT_ONCE)
+        at = [slice(start, start + ROWS_AT_ONCE) for start in parts]
+        return np.concatenate([self._examined(x[part], logit[part], repair=False).score for part in at])
 
     def predict(self, X: Any) -> NDArray[np.int64]:
         """(N,): 1 inlier, 0 outlier."""
         return np.where(self.outlier_score(X) >= self.threshold_, OUTLIER, INLIER)
 
     def repair(self, X: Any, *, unrounded: bool = False) -> Array:
-        """The repair of every row, flagged or not, as X's dtype.
+        """The repair of every row as X's dtype, flagged or not; with patterns, only of cells that show an error.
 
         unrounded: the expected values instead, as float64: probabilities between the two values of binary data.
         """
-        x = self._encoded(self._fitted_rows(X))
-        return self._repair(x, self.schema_.decode if unrounded else None)
+        rows = self._fitted_rows(X)
+        if self.catalogue_ is None:
+            return self._repair(self._encoded(rows), self.schema_.decode if unrounded else None)
+        decode = self.schema_.decode if unrounded else self.schema_.decode_rounded
+        repaired = []
+        for start in range(0, len(rows), ROWS_AT_ONCE):
+            part = rows[start : start + ROWS_AT_ONCE]
+            x = self._encoded(part)
+            found = self._examined(x[:], _in_parts(self.model_.inlier_logit, x))
+            repaired.append(self._surgical(part.astype(np.float64) if unrounded else part, found, decode))
+        return np.concatenate(repaired)
 
     def transform(self, X: Any) -> Any:
         """X with the rows that are flagged repaired; all others are X's, bit for bit."""
         return like(X, self.clean(X).repaired)
+
+    # patterns
+
+    @property
+    def patterns_(self) -> tuple[Pattern, ...]:
+        """The errors that repeat, the most frequent first: in the data's own values."""
+        check_is_fitted(self)
+        if self.catalogue_ is None:
+            return ()
+        return tuple(pattern.in_values_of(self.schema_) for pattern in self.catalogue_.patterns)
+
+    def without_pattern(self, number: int) -> Cleaner:
+        """A cleaner to which this pattern is no error. It shares the model: nothing is fitted again."""
+        check_is_fitted(self)
+        check_whole("number", number, least=0)
+        if number >= len(self.patterns_):
+            raise BadInput(f"number is {number}, but the patterns are numbered from 0 to {len(self.patterns_) - 1}")
+        other = copy(self)
+        assert self.catalogue_ is not None
+        other.catalogue_ = self.catalogue_.without(int(number))
+        return other
+
+    def without_patterns(self) -> Cleaner:
+        """A cleaner that scores and repairs as the paper does, by the same model."""
+        other = copy(self)
+        other.catalogue_ = None
+        return other
+
+    def _examined(self, x: torch.Tensor, logit: NDArray[np.float64], *, repair: bool = True) -> Examination:
+        """What the patterns, and for the rest the model, say of some rows."""
+        assert self.catalogue_ is not None
+        assert isinstance(self.model_, Clsvae)
+        return examine(self.catalogue_, self.model_, x, logit, self.threshold_, repair=repair)
+
+    def _surgical(self, rows: Array, found: Examination, decode: Callable[[Array], Array]) -> Array:
+        """The rows with those cells replaced that show an error; all others are theirs bit for bit."""
+        touched = np.flatnonzero(found.mask.any(1))
+        repaired = np.array(rows)
+        if len(touched):
+            mask = found.mask[touched].reshape(len(touched), *rows.shape[1:])
+            repaired[touched] = np.where(mask, decode(found.values[touched]), rows[touched])
+        return repaired
+
+    def _in_raw_units(self, deviation: NDArray[np.float32]) -> NDArray[np.float32]:
+        return (deviation * np.array(self.schema_.scale)).astype(np.float32)
 
     # parts of the above
 
@@ -254,6 +344,8 @@ class Cleaner(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         if self.threshold is not None:
             check_share("threshold", self.threshold)
         check_whole("folds", self.folds, least=0)
+        if not isinstance(self.patterns, bool | np.bool_):
+            raise BadInput(f"patterns is {shown(self.patterns)}; give True or False")
         if self.folds == 1:
             raise BadInput("folds is 1; give 2 or more, or 0 for no cross-validation")
         check_whole("seed", self.seed, least=0)

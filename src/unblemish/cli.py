@@ -18,6 +18,8 @@ from unblemish.errors import BadInput, Diverged, check_share
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from unblemish.cleaner import Cleaner
+
 app = typer.Typer(
     name="unblemish",
     no_args_is_help=True,
@@ -85,6 +87,9 @@ def fit(
     epochs: Epochs = None,
     torso: Annotated[str, typer.Option(help="mlp, or conv for images of 16x16 or more.")] = "mlp",
     folds: Annotated[int, typer.Option(help="Cross-validate the trusted set in so many parts; 0 for none.")] = 3,
+    patterns: Annotated[
+        bool, typer.Option(help="Look for errors that repeat, and repair the cells they touch alone.")
+    ] = True,
     seed: Seed = 0,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda, ...")] = "auto",
     force: Force = False,
@@ -107,7 +112,9 @@ def fit(
     from unblemish.cleaner import Cleaner
     from unblemish.progress import bar
 
-    cleaner = Cleaner(model, recipe=recipe, epochs=epochs, torso=torso, folds=folds, seed=seed, device=device)
+    cleaner = Cleaner(
+        model, recipe=recipe, epochs=epochs, torso=torso, folds=folds, patterns=patterns, seed=seed, device=device
+    )
     if force:
         checkpoint.unlink(missing_ok=True)
     with (
@@ -123,6 +130,50 @@ def fit(
     console.print(f"Saved to {out}. Next:  unblemish clean {data} --model {out} --out clean.npy", soft_wrap=True)
     if cleaner.trusted_error_ is not None:
         console.print(f"Trusted set: {cleaner.trusted_error_}", soft_wrap=True)
+    if cleaner.patterns_:
+        console.print(f"{_counted(cleaner)}. See them with:  unblemish patterns {out}", soft_wrap=True)
+
+
+@app.command()
+def patterns(
+    model: Annotated[Path, typer.Argument(help="The folder that 'fit' wrote.", show_default=False)],
+    out: Annotated[
+        Optional[Path],  # noqa: UP045
+        typer.Option(help="A .png file for the picture; MODEL.patterns.png if not given.", show_default=False),
+    ] = None,
+    force: Force = False,
+) -> None:
+    """List the errors that repeat, and draw them: where each is, what it does, rows before and after."""
+    from unblemish.cleaner import Cleaner
+    from unblemish.data.write import cannot_write, check_output, writing
+
+    cleaner = Cleaner.load(model)
+    console = _console()
+    if cleaner.catalogue_ is None:
+        console.print("This model knows no patterns: none was found, or it was fitted without looking for them.")
+        return
+    place = model.with_name(f"{model.name}.patterns.png") if out is None else out
+    if place.suffix != ".png":
+        raise BadInput(f"{place} does not end in .png; choose a name that does, for the picture")
+    check_output(place, force=force or out is None)
+
+    from rich.table import Table
+
+    from unblemish.patterns.picture import draw
+
+    table = Table(box=None)
+    for name, justify in (("", "right"), ("what it does", "left"), ("rows", "right"), ("trusted", "right")):
+        table.add_column(name, justify=justify)  # type: ignore[arg-type]
+    for number, pattern in enumerate(cleaner.patterns_):
+        words = pattern.words(cleaner.schema_)
+        table.add_row(str(number), words, f"{pattern.share:.1%}", f"{pattern.trusted} outliers")
+    console.print(table)
+    try:
+        with writing(place) as (file,):
+            draw(file, cleaner.catalogue_, cleaner.schema_)
+    except OSError as error:
+        raise cannot_write(place, error) from error
+    console.print(f"Look at {place}.", soft_wrap=True)
 
 
 @app.command()
@@ -201,11 +252,19 @@ def info(model: Annotated[Path, typer.Argument(help="The folder that 'fit' wrote
         "last loss": f"{about.curve[-1]['loss']:.4g}" if about.curve else "not trained",
         "threshold": f"{about.threshold:g}",
         "trusted set": str(about.trusted_error or "no labels of both kinds"),
+        "patterns": "none" if about.patterns is None else f"{len(about.patterns.patterns)}; see 'unblemish patterns'",
         "made with": ", ".join(f"{name} {number}" for name, number in about.libraries.items()),
     }
     for name, text in rows.items():
         table.add_row(name, text)
     _console().print(table)
+
+
+def _counted(cleaner: Cleaner) -> str:
+    count = len(cleaner.patterns_)
+    return (
+        f"{count} pattern{'s' if count > 1 else ''} found, in {sum(p.share for p in cleaner.patterns_):.0%} of the rows"
+    )
 
 
 def _console() -> Console:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -11,8 +12,11 @@ from numpy.typing import NDArray
 
 from unblemish.data.write import Patch
 from unblemish.errors import check_share
+from unblemish.patterns.catalogue import CERTAIN
 
 Array = NDArray[Any]
+
+DOUBT = 0.3  # a score nearer to the threshold than this is for somebody to decide
 
 
 @dataclass(frozen=True, repr=False)
@@ -26,11 +30,50 @@ class Report:
     repair: Array
     outlier_score: NDArray[np.float64]  # (N,) in [0, 1], higher is worse
     threshold: float
+    probability: NDArray[np.float64] | None = None  # (N, K) of each pattern; None where patterns were not looked for
+    mask: NDArray[np.bool_] | None = None  # (N, ...) cells that show an error
+    uncertainty: NDArray[np.float32] | None = None  # (N, ...) standard deviations of their repair, 0 elsewhere
+
+    @classmethod
+    def joined(cls, original: Array, parts: Sequence[Report]) -> Report:
+        """The report of all rows from those of its parts."""
+
+        def all_of(name: str) -> Any:
+            values = [getattr(part, name) for part in parts]
+            return None if values[0] is None else np.concatenate(values)
+
+        names = ("repair", "outlier_score", "probability", "mask", "uncertainty")
+        return cls(original=original, threshold=parts[0].threshold, **{name: all_of(name) for name in names})
 
     @cached_property
     def is_outlier(self) -> NDArray[np.bool_]:
         """(N,): whether the score reaches the threshold."""
         return self.outlier_score >= self.threshold
+
+    @cached_property
+    def pattern(self) -> NDArray[np.int64]:
+        """(N,) the number of the likeliest pattern of each outlier; -1 for inliers, and where none explains it."""
+        if self.probability is None or not self.probability.shape[1]:
+            return np.full(len(self.outlier_score), -1)
+        likeliest = self.probability.argmax(1)
+        sure = self.probability.max(1) >= CERTAIN
+        return np.where(self.is_outlier & sure, likeliest, -1)
+
+    @cached_property
+    def unexplained(self) -> NDArray[np.bool_]:
+        """(N,) outliers that no pattern explains."""
+        return self.is_outlier & (self.pattern < 0)
+
+    @cached_property
+    def outcome(self) -> NDArray[np.str_]:
+        """(N,) what to do: 'keep' the row, 'repair' it, 'ask' somebody, or 'drop' it, for too little of it is left."""
+        doubt = np.abs(self.outlier_score - self.threshold) < DOUBT
+        outcome = np.where(self.is_outlier, "repair", "keep").astype("<U6")
+        if self.mask is not None:
+            hidden = self.mask.reshape(len(self.mask), -1).mean(1)
+            outcome[self.is_outlier & (hidden > 0.5)] = "drop"
+        outcome[doubt | self.unexplained] = "ask"
+        return outcome
 
     @cached_property
     def repaired(self) -> Array:
@@ -60,6 +103,8 @@ class Report:
             "outlier_score": self.outlier_score,
             "is_outlier": self.is_outlier,
             "cells_changed": self.changed.reshape(len(self.changed), -1).sum(1),
+            "pattern": self.pattern,
+            "outcome": self.outcome,
         }
         try:
             import polars

@@ -25,6 +25,7 @@ from unblemish.errors import BadInput
 from unblemish.models import presets
 from unblemish.models.presets import Preset
 from unblemish.models.recipe import Recipe
+from unblemish.patterns.keep import PREFIX, StoredCatalogue, packed, restored
 from unblemish.trusted import TrustedError
 
 if TYPE_CHECKING:
@@ -67,6 +68,7 @@ class Parameters(BaseModel):
     torso: str
     threshold: float | None
     folds: int
+    patterns: bool = False  # models of a time before patterns have none
     seed: int
     device: str
     verbose: bool
@@ -91,6 +93,7 @@ class About(BaseModel):
     libraries: dict[str, str]
     curve: list[dict[str, float]]
     fits: int
+    patterns: StoredCatalogue | None = None
 
 
 def save(cleaner: Cleaner, folder: Path, *, force: bool = False) -> None:
@@ -100,9 +103,17 @@ def save(cleaner: Cleaner, folder: Path, *, force: bool = False) -> None:
     tensors = {name: value.cpu().contiguous() for name, value in cleaner.model_.state_dict().items()}
     if cleaner.knots_ is not None:
         tensors[RANKS] = torch.from_numpy(cleaner.knots_)
+    patterns = None
+    if cleaner.catalogue_ is not None:
+        patterns, arrays = packed(cleaner.catalogue_)
+        tensors |= arrays
     weights = save_tensors(tensors)
     digest = hashlib.sha256(weights).hexdigest()
-    parameters = cleaner.get_params(deep=False) | {"device": str(cleaner.device), "verbose": bool(cleaner.verbose)}
+    parameters = cleaner.get_params(deep=False) | {
+        "device": str(cleaner.device),
+        "verbose": bool(cleaner.verbose),
+        "patterns": bool(cleaner.patterns),
+    }
     own_preset = parameters.pop("preset") if isinstance(parameters["preset"], Preset) else None
     names = getattr(cleaner, "feature_names_in_", None)
     about = About(
@@ -121,6 +132,7 @@ def save(cleaner: Cleaner, folder: Path, *, force: bool = False) -> None:
         | {name: version(name) for name in ("torch", "numpy", "scikit-learn", "safetensors")},
         curve=cleaner.curve_,
         fits=cleaner.fits_,
+        patterns=patterns,
     )
     text = about.model_dump_json(indent=1, by_alias=True).encode()
     try:
@@ -197,9 +209,11 @@ def load(kind: type[Cleaner], folder: Path) -> Cleaner:
     preset = about.preset.restored()
     knots = tensors.pop(RANKS, None)
     model = presets.build(preset.config, about.schema_, cleaner.torso)
+    of_patterns = {name: tensors.pop(name) for name in list(tensors) if name.startswith(PREFIX)}
     try:
         model.load_state_dict(tensors)
-    except RuntimeError as error:
+        cleaner.catalogue_ = None if about.patterns is None else restored(about.patterns, of_patterns)
+    except (RuntimeError, KeyError) as error:
         raise damaged from error
     try:
         device = cleaner._device()

@@ -4,9 +4,33 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from unblemish.benchmark.corruption import Corrupted, Fill, coloured, corrupt, lines, squares, trusted_labels
+    from unblemish.benchmark.corruption import (
+        Affine,
+        Both,
+        Corrupted,
+        Fill,
+        OneOf,
+        Salt,
+        coloured,
+        corrupt,
+        lines,
+        squares,
+        trusted_labels,
+    )
 
-__all__ = ["Corrupted", "Fill", "coloured", "corrupt", "lines", "squares", "trusted_labels"]
+__all__ = [
+    "Affine",
+    "Both",
+    "Corrupted",
+    "Fill",
+    "OneOf",
+    "Salt",
+    "coloured",
+    "corrupt",
+    "lines",
+    "squares",
+    "trusted_labels",
+]
 
 
 def __getattr__(name: str) -> Any:

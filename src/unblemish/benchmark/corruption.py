@@ -39,7 +39,7 @@ class Fill:
     cells: NDArray[np.bool_]  # of a row's shape
     value: float
 
-    def __call__(self, rows: Array, rng: np.random.Generator) -> Array:
+    def __call__(self, rows: Array, rng: np.random.Generator) -> Array:  # noqa: ARG002
         return np.where(self.cells, np.asarray(self.value).astype(rows.dtype), rows)
 
 
@@ -53,7 +53,7 @@ class Affine:
     factor: float
     offset: Any  # a number, or one for each cell
 
-    def __call__(self, rows: Array, rng: np.random.Generator) -> Array:
+    def __call__(self, rows: Array, rng: np.random.Generator) -> Array:  # noqa: ARG002
         return np.where(self.cells, self.factor * rows.astype(np.float64) + self.offset, rows)
 
 

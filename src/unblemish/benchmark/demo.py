@@ -19,6 +19,7 @@ from unblemish.benchmark.published import TABLE
 from unblemish.cleaner import Cleaner
 from unblemish.data.write import cannot_write, check_output, writing
 from unblemish.errors import BadInput
+from unblemish.patterns.picture import draw
 from unblemish.progress import bar
 
 NOISE, LABELS, ROWS = 0.35, 10, 5000
@@ -57,17 +58,22 @@ def run(
     report = cleaner.clean(parts.test.dirty)
 
     names = ["strip.png", "training.png", "scores.png", FIGURES]
+    found = cleaner.catalogue_
+    if found is not None:
+        names.append("patterns.png")
     try:
-        with writing(*(out / name for name in names)) as (strip, training, scores, record):
+        with writing(*(out / name for name in names)) as (strip, training, scores, record, *catalogue):
             pictures.strip(strip, parts.test, cleaner.repair(parts.test.dirty, unrounded=True), report.is_outlier)
             pictures.curves(training, cleaner.curve_)
             pictures.score_histogram(scores, report.outlier_score, parts.test.is_outlier, report.threshold)
             about = {"model": model, "seed": seed, "fit_seconds": seconds, "version": unblemish.__version__}
             record.write(json.dumps(about | asdict(figures), indent=1).encode())
+            if found is not None:
+                draw(catalogue[0], found, cleaner.schema_)
     except OSError as error:
         raise cannot_write(out, error) from error
 
-    _print_figures(console, model, figures)
+    _print_figures(console, model, figures, None if found is None else evaluate(cleaner.without_patterns(), parts.test))
     flagged = int(report.is_outlier.sum())
     right = int((report.is_outlier & parts.test.is_outlier).sum())
     console.print(
@@ -75,7 +81,12 @@ def run(
         f"{right} of them are outliers, of {int(parts.test.is_outlier.sum())} in all. Fitted in {seconds:.0f} s.",
         soft_wrap=True,
     )
-    console.print(f"Look at {out / 'strip.png'}, {out / 'training.png'} and {out / 'scores.png'}.", soft_wrap=True)
+    for pattern in cleaner.patterns_:
+        console.print(
+            f"Pattern: {pattern.words(cleaner.schema_)}, in {pattern.share:.1%} of the images", soft_wrap=True
+        )
+    pictures_made = [str(out / name) for name in names if name != FIGURES]
+    console.print(f"Look at {', '.join(pictures_made[:-1])} and {pictures_made[-1]}.", soft_wrap=True)
     return figures
 
 
@@ -90,10 +101,13 @@ def _prepare(out: Path, *, force: bool) -> None:
     check_output(out / FIGURES, force=True)
 
 
-def _print_figures(console: Console, model: str, figures: Figures) -> None:
+def _print_figures(console: Console, model: str, figures: Figures, as_in_the_paper: Figures | None) -> None:
+    """as_in_the_paper: of the same fit without its patterns."""
     table = Table(title=f"{model} on {ROWS // 10} unseen images", caption="published: mean of five (standard error)")
     table.add_column("")
     table.add_column("here", justify="right", style="bold")
+    if as_in_the_paper is not None:
+        table.add_column("without patterns", justify="right")
     table.add_column("published", justify="right")
     names = {
         "avpr": "average precision (1 is best)",
@@ -102,6 +116,7 @@ def _print_figures(console: Console, model: str, figures: Figures) -> None:
     }
     published = TABLE["shapes"].get(model)
     for name, words in names.items():
+        ours = [f"{getattr(f, name):.4f}" for f in (figures, as_in_the_paper) if f is not None]
         theirs = "" if published is None else "{:.3g} ({:.1g})".format(*getattr(published, name))
-        table.add_row(words, f"{getattr(figures, name):.4f}", theirs)
+        table.add_row(words, *ours, theirs)
     console.print(table)

@@ -3,16 +3,26 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from unblemish.benchmark.corruption import Corrupted, trusted_labels
-from unblemish.cleaner import Cleaner
 from unblemish.data.schema import Array, Kind, Schema
 from unblemish.metrics import average_precision, brier, smse
 from unblemish.models import presets
 from unblemish.models.base import Labels
+
+
+class Fitted(Protocol):
+    """What scores and repairs rows."""
+
+    schema_: Schema
+
+    def outlier_score(self, X: Array) -> NDArray[np.float64]: ...
+
+    def repair(self, X: Array, *, unrounded: bool = False) -> Array: ...
 
 
 @dataclass(frozen=True)
@@ -25,7 +35,7 @@ class Figures:
     smse_clean_outliers: float
 
 
-def evaluate(cleaner: Cleaner, data: Corrupted) -> Figures:
+def evaluate(cleaner: Fitted, data: Corrupted) -> Figures:
     """Figures of a fitted cleaner on rows whose truth is known; the repair is that of every row, as published."""
     repaired = cleaner.schema_.standardised(cleaner.repair(data.dirty, unrounded=True))
     return figures(data, cleaner.schema_, cleaner.outlier_score(data.dirty), repaired)

@@ -26,6 +26,8 @@ LOOKS = {
     "ccvae": ("#009e73", "D"),
     "clsvae-nodc": ("#cc79a7", "P"),
     "clsvae": ("#d1495b", "o"),
+    "counting": ("#000000", "x"),
+    "clsvae-patterns": ("#0072b2", "*"),
 }
 
 

@@ -8,7 +8,7 @@ import json
 import time
 import zipfile
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from importlib.metadata import version
 from pathlib import Path
@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from unblemish.benchmark.corruption import Array, Corrupted
+from unblemish.benchmark.counting import Counting
 from unblemish.benchmark.datasets import load
 from unblemish.benchmark.evaluate import evaluate, labels_for
 from unblemish.cleaner import Cleaner
@@ -27,8 +28,10 @@ from unblemish.models.base import Labels
 from unblemish.models.clsvae import ClsvaeConfig
 from unblemish.models.presets import BATCH, PAPER, Preset
 from unblemish.models.recipe import Ramp
+from unblemish.patterns.pattern import Pattern
 
 AS_PUBLISHED = "as published"
+PATTERNS, COUNTING = "clsvae-patterns", "counting"  # beside the paper's models
 ROOT = "root of the distance correlation"
 
 
@@ -59,11 +62,16 @@ class Run:
     def of(cls, dataset: str, model: str, **others: Any) -> Run:
         """A run whose number of labels counts only where the model looks at it."""
         run = cls(dataset, model, **others)
-        ignores = presets.labels_needed(model) is not Labels.BOTH
+        ignores = model == COUNTING or presets.labels_needed(run.paper_model) is not Labels.BOTH
         return replace(run, labels=None) if ignores else run
 
+    @property
+    def paper_model(self) -> str:
+        """The model of the paper whose settings it takes."""
+        return "clsvae" if self.model in (PATTERNS, COUNTING) else self.model
+
     def preset(self, rows: int) -> Preset:
-        preset = PAPER[self.dataset][self.model]
+        preset = PAPER[self.dataset][self.paper_model]
         if self.recipe == "fast":
             preset = presets.fast(preset, rows)
         preset = CHOICES[self.choice](preset)
@@ -72,6 +80,8 @@ class Run:
     def config_hash(self) -> str:
         """Of all settings: two lines with the same one were fitted with the same."""
         settings = json.dumps(asdict(self.preset(ROWS[self.dataset])), sort_keys=True)
+        if self.model != self.paper_model:
+            settings += self.model
         return hashlib.sha256(settings.encode()).hexdigest()[:12]
 
     def strip_name(self) -> str:
@@ -99,7 +109,7 @@ class Strip:
     score: Array  # (R,)
 
     @classmethod
-    def of(cls, cleaner: Cleaner, data: Corrupted, inliers: int = 2, outliers: int = 8) -> Strip:
+    def of(cls, cleaner: Cleaner | Counting, data: Corrupted, inliers: int = 2, outliers: int = 8) -> Strip:
         """The first rows of each kind: the same for every model of a dataset."""
         kinds = len(data.errors)
         rows = [np.flatnonzero(~data.is_outlier)[:inliers]]
@@ -132,6 +142,8 @@ class Strip:
             raise BadInput(f"{path} is damaged, or no picture of a sweep; remove it and its run's line") from error
 
 
+LEAST_SHARE = 0.02  # of the rows: rarer errors need not be found
+HALF = 0.5  # of its cells: a pattern that overlaps less is not the same
 ROWS = {"shapes": 4000, "frey": 1572, "fashion": 54_000}  # of the training splits
 
 
@@ -141,8 +153,13 @@ def result(run: Run, strips: Path | None = None) -> dict[str, Any]:
     strips: a folder for pictures of what it did, which are kept of the first seed alone.
     """
     parts = load(run.dataset, run.seed, run.noise / 100)
-    y = labels_for(run.model, parts.train, run.labels or 0, run.seed)
-    cleaner = Cleaner(run.model, preset=run.preset(len(parts.train)), folds=0, seed=run.seed)
+    y = labels_for(run.paper_model, parts.train, run.labels or 0, run.seed)
+    preset = run.preset(len(parts.train))
+    cleaner: Cleaner | Counting = Cleaner(
+        run.paper_model, preset=preset, folds=0, patterns=run.model == PATTERNS, seed=run.seed
+    )
+    if run.model == COUNTING:
+        cleaner = Counting()
     started = time.perf_counter()
     cleaner.fit(parts.train.dirty, y)
     seconds = time.perf_counter() - started
@@ -150,12 +167,35 @@ def result(run: Run, strips: Path | None = None) -> dict[str, Any]:
         Strip.of(cleaner, parts.test).write(strips / run.strip_name())
     on_train = {f"train_{name}": value for name, value in asdict(evaluate(cleaner, parts.train)).items()}
     about = {
-        "fits": cleaner.fits_,
+        "fits": getattr(cleaner, "fits_", 1),
         "fit_seconds": round(seconds, 2),
         "config_hash": run.config_hash(),
         "version": version("unblemish"),
     }
+    if isinstance(cleaner, Cleaner) and run.model == PATTERNS:
+        about |= {"patterns": len(cleaner.patterns_), **found_patterns(cleaner.patterns_, parts.train)}
     return {**asdict(run), **asdict(evaluate(cleaner, parts.test)), **on_train, **about}
+
+
+def found_patterns(found: Sequence[Pattern], data: Corrupted) -> dict[str, float]:
+    """Against the truth: the share of errors found in 2 % of the rows or more, and the mean overlap of their cells.
+
+    overlap: cells in both over cells in either, of the cells that the error changed in any row.
+    """
+    overlaps = []
+    for k in range(len(data.errors)):
+        rows = data.error == k
+        if rows.mean() < LEAST_SHARE:
+            continue
+        true = data.mask[rows].reshape(int(rows.sum()), -1).any(0)
+        masks = [np.isin(np.arange(len(true)), pattern.cells) for pattern in found]
+        overlaps.append(max([float((m & true).sum() / (m | true).sum()) for m in masks], default=0.0))
+    of_found = [o for o in overlaps if o >= HALF]
+    return {
+        "patterns_found": len(of_found) / max(len(overlaps), 1),
+        "patterns_overlap": float(np.mean(of_found)) if of_found else 0.0,
+        "patterns_false": max(len(found) - len(of_found), 0),
+    }
 
 
 def _clsvae(**changes: Any) -> Callable[[Preset], Preset]:

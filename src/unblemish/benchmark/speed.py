@@ -192,7 +192,7 @@ def _fit(job: tuple[int, int]) -> float:
     seed, epochs = job
     parts = split(synthetic_shapes(seed=seed), seed)
     y = labels_for("clsvae", parts.train, 10, seed)
-    cleaner = Cleaner(preset="shapes", epochs=epochs, folds=0, seed=seed).fit(parts.train.dirty, y)
+    cleaner = Cleaner(preset="shapes", epochs=epochs, folds=0, patterns=False, seed=seed).fit(parts.train.dirty, y)
     return evaluate(cleaner, parts.test).avpr
 
 
@@ -221,7 +221,7 @@ def _fitted(rows: int = 2000) -> Cleaner:
     data = _bytes(rows, seed=0)
     y = np.full(rows, -1)
     y[:20], y[-20:] = 1, 0
-    return Cleaner(epochs=1, folds=0).fit(data, y)
+    return Cleaner(epochs=1, folds=0, patterns=False).fit(data, y)
 
 
 def _bytes(rows: int, seed: int) -> np.ndarray[Any, np.dtype[np.uint8]]:

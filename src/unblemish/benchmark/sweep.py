@@ -10,12 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from unblemish.benchmark.lines import once_each, read_lines
-from unblemish.benchmark.runs import AS_PUBLISHED, CHOICES, ROOT, Run, result
+from unblemish.benchmark.runs import AS_PUBLISHED, CHOICES, COUNTING, PATTERNS, ROOT, Run, result
 from unblemish.errors import BadInput, check_one_of, check_whole
 from unblemish.models import presets
 
 DATASETS = ("shapes", "fashion", "frey")
-TABLE_MODELS = ("vae-l2", "vaegmm", "cvae", "ccvae", "clsvae-nodc", "clsvae")
+PAPER_MODELS = ("vae-l2", "vaegmm", "cvae", "ccvae", "clsvae-nodc", "clsvae")
+TABLE_MODELS = (*PAPER_MODELS, COUNTING, PATTERNS)
 NOISE = (15, 25, 35, 45)
 LABELS = (5, 10, 25, 50)
 SEEDS = range(5)

@@ -23,6 +23,8 @@ MODELS = {
     "ccvae": "CCVAE",
     "clsvae-nodc": "CLSVAE-NODC",
     "clsvae": "CLSVAE",
+    "counting": "counting",
+    "clsvae-patterns": "CLSVAE, patterns",
     "vae": "VAE",
 }
 Spread = tuple[float, float]  # mean and standard error

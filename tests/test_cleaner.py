@@ -120,7 +120,7 @@ def test_report_undoes_and_tells(fitted: Cleaner, monkeypatch: pytest.MonkeyPatc
     assert report.patch().undo(report.repaired).tobytes() == X.tobytes()
     frame = report.to_frame()
     assert isinstance(frame, pl.DataFrame)
-    assert frame.columns == ["row", "outlier_score", "is_outlier", "cells_changed"]
+    assert frame.columns == ["row", "outlier_score", "is_outlier", "cells_changed", "pattern", "outcome"]
     assert frame["is_outlier"].sum() == report.is_outlier.sum()
     assert f"{report.is_outlier.sum()} of 200 rows" in repr(report)
     monkeypatch.setitem(__import__("sys").modules, "polars", None)

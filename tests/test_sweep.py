@@ -61,12 +61,12 @@ def write(path: Path, *lines: dict[str, Any]) -> Path:
 
 def test_grids_hold_each_run_once() -> None:
     main_grid = sweep.grid("main")
-    assert len(main_grid) == len(set(main_grid)) == 6 * 3 * 5
+    assert len(main_grid) == len(set(main_grid)) == 8 * 3 * 5
     full = sweep.grid("full")
-    # two models ignore the number of labels: four noise levels each, the other four models have sixteen cases
-    assert len(full) == len(set(full)) == (2 * 4 + 4 * 16) * 3 * 5
+    # three models ignore the number of labels: four noise levels each, the other five models have sixteen cases
+    assert len(full) == len(set(full)) == (3 * 4 + 5 * 16) * 3 * 5
     assert set(main_grid) < set(sweep.grid("labels")) < set(full)
-    assert {run.labels for run in full if run.model in ("vae-l2", "cvae")} == {None}
+    assert {run.labels for run in full if run.model in ("vae-l2", "cvae", "counting")} == {None}
     some = sweep.grid("noise", ["frey"], ["ccvae"], 2, epochs=7)
     assert {(r.dataset, r.model, r.seed, r.epochs) for r in some} == {("frey", "ccvae", s, 7) for s in (0, 1)}
     assert sorted(r.noise for r in some) == sorted([15, 25, 35, 45] * 2)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from unblemish.patterns.pattern import Pattern
-from unblemish.patterns.presence import Likeness, Natural
+from unblemish.patterns.presence import Likeness, Natural, Rising
 from unblemish.patterns.process import Process, best_setting, squared_distances
 
 Array = NDArray[np.float32]
@@ -24,6 +24,7 @@ LANDMARKS = 2500  # clean rows that repairs are drawn from
 JUDGES = 2500  # rows that say how natural it is to show an exact pattern
 SETTING = 500  # rows that the process's width and noise are chosen on
 PUT_ON = 3000  # rows that inexact patterns are put on, to learn how they look
+LEAST = 20  # rows that anything is learnt from
 CHECKED = 300  # rows left out, to check the repair's deviations on
 CERTAIN = 0.5  # a pattern this probable is repaired
 NINE_IN_TEN = 1.645  # deviations to either side of a normal distribution's mean
@@ -220,8 +221,11 @@ class Catalogue:
 
 def learn(
     patterns: Sequence[Pattern], x: Array, doubtful: Flags, tolerance: float, span: tuple[Array, Array], seed: int
-) -> Catalogue:
-    """A catalogue from a random sample of rows as they are; `doubtful` ones are not taken for clean."""
+) -> Catalogue | None:
+    """A catalogue from a random sample of rows as they are; `doubtful` ones are not taken for clean.
+
+    None if so few rows seem clean that nothing could be repaired by them.
+    """
     rng = np.random.default_rng([seed, 8])
     order = rng.permutation(len(x))
     judges, others = order[: min(JUDGES, len(x) // 3)], order[min(JUDGES, len(x) // 3) :]
@@ -249,17 +253,24 @@ def learn(
             else:
                 as_they_are = by._nearness(k, x[fresh])
                 without = fresh[as_they_are < 0][:PUT_ON]
+                if len(without) < LEAST:  # it would be in nearly every row: then it is how the data are
+                    found.append(Likeness(Rising(np.zeros(1), np.zeros(1)), 1.0))
+                    continue
                 put_on = pattern.applied(x[without])
                 put_on[:, pattern.cells] = by._clipped(put_on[:, pattern.cells], pattern.cells)
                 found.append(Likeness.fit(by._nearness(k, put_on), as_they_are))
         return found
 
+    if len(landmarks) < LEAST or len(judges) < LEAST:
+        return None
     by = catalogue()
     for n in range(2):
         by.known = tuple(Known(p, k.spread, k.noise) for p, k in zip(presences(by, n > 0), known, strict=True))
         errors = by.probability(x) >= CERTAIN
         clean = may_be_known[~(doubtful | errors.any(1))[may_be_known]]
         checked, landmarks = clean[: min(CHECKED, len(clean) // 5)], clean[min(CHECKED, len(clean) // 5) :][:LANDMARKS]
+        if len(landmarks) < LEAST:
+            return None
         some, cells = torch.from_numpy(x[landmarks[:SETTING]]), patterns[0].cells
         settings = Settings(*best_setting(_without(some, some, cells), some[:, cells]))
         known = list(by.known)

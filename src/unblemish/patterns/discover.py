@@ -24,6 +24,7 @@ LANDMARKS = 400
 WIDTH, NOISE = 1.0, 1e-2  # of the process that guesses the clean cells
 MEMBERS = 5  # at least
 TOLD = 9  # the least squared distance, in deviations, between a row with and without a pattern, to be told apart
+PLACES = 12  # of the same mark that are tried at once
 HALVINGS = 4  # of the cells, to choose rows by one half and judge them by the other
 
 
@@ -50,6 +51,7 @@ class Sample:
     y: NDArray[np.int64]  # (n,) labels
     rows: Rows  # (n,) where they are in the data
     tolerance: float  # values that differ by no more are the same
+    shape: tuple[int, ...] = ()  # of a row
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,6 +92,11 @@ def discover(sample: Sample, seed: int, rounds: int = 3) -> tuple[list[Pattern],
                     new.append(candidate)
                     explained[candidate.members] = True
                     break
+        for candidate in list(kept + new):
+            for moved in tester.moved(candidate, seeds[~explained[seeds]]):
+                if tester.stands(moved, explained):
+                    new.append(moved)
+                    explained[moved.members] = True
         kept = _distinct(kept + new, sample, tester)
         explained = np.zeros(len(sample.x), bool)
         for candidate in kept:
@@ -164,6 +171,29 @@ class _Tester:
             cells, Maps(np.zeros(len(cells), np.float32), value[cells]), True, 1.0, self._estimate(cells), group
         )
         return self.grown(first.members) if len(first.members) >= MEMBERS else None
+
+    def moved(self, c: _Candidate, unexplained: Rows) -> list[_Candidate]:
+        """The same mark at other places of an image, where a trusted outlier without a pattern shows it."""
+        p, shape = c.pattern, self.s.shape
+        if not p.exact or len(shape) < 2 or not len(unexplained):
+            return []
+        row, column, *channel = np.unravel_index(p.cells, shape)
+        found = []
+        for down in range(-int(row.min()), shape[0] - int(row.max())):
+            for right in range(-int(column.min()), shape[1] - int(column.max())):
+                cells = np.ravel_multi_index((row + down, column + right, *channel), shape)
+                equal = np.abs(self.s.x[np.ix_(unexplained, cells)] - p.offset) <= self.s.tolerance
+                if (down or right) and (equal.mean(1) >= NEARLY_ALL).any():
+                    shown = (np.abs(self.s.x[:, cells] - p.offset) <= self.s.tolerance).mean(1) >= NEARLY_ALL
+                    found.append((int(shown[self.s.y == INLIER].sum()), -int(shown.sum()), cells))
+        found.sort(key=lambda place: place[:2])
+        maps = Maps(p.slope, p.offset)
+        members = np.zeros(0, np.int64)
+        return [
+            self._candidate(cells, maps, True, c.pool_share, self._estimate(cells), members)
+            for inliers, _, cells in found[:PLACES]
+            if inliers == 0
+        ]
 
     def without(self, c: _Candidate, left_out: NDArray[np.bool_]) -> _Candidate:
         """The same judged by other rows alone."""

@@ -45,6 +45,7 @@ def find_patterns(
         y=y[chosen],
         rows=chosen,
         tolerance=tolerance,
+        shape=schema.shape,
     )
     patterns, explained = discover(sample, seed)
     if not patterns:
@@ -60,6 +61,8 @@ def find_patterns(
         low, high = low[:1], high[:1]
     of_drawn = _of(x, drawn)
     catalogue = learn(patterns, of_drawn, doubtful, tolerance, (low, high), seed)
+    if catalogue is None:
+        return None
     any_of_them = 1 - np.prod(1 - catalogue.probability(of_drawn), axis=1)
     trusted = 1 - np.prod(1 - catalogue.probability(cells[outliers]), axis=1)
     catalogue.unexplained = _share_of_errors_among_unexplained(

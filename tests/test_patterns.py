@@ -12,17 +12,22 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+from PIL import Image
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF
+from typer.testing import CliRunner
 
 from unblemish import BadInput, Cleaner
+from unblemish.cli import app
 from unblemish.patterns.catalogue import Catalogue, learn
 from unblemish.patterns.discover import Sample, discover
 from unblemish.patterns.keep import packed, restored
 from unblemish.patterns.maps import Maps, fit_maps, support, with_common_slope
 from unblemish.patterns.pattern import Pattern
+from unblemish.patterns.picture import draw
 from unblemish.patterns.presence import Likeness, Natural, Rising
 from unblemish.patterns.process import Process, best_setting, squared_distances
+from unblemish.trusted import TrustedError, promise
 
 Array = NDArray[Any]
 
@@ -175,6 +180,16 @@ def test_natural_is_sure_where_nothing_shows_the_pattern_by_nature() -> None:
     assert (Natural.fit(guess, shown)(guess) == 1).all()
 
 
+def test_trusted_inliers_tell_an_error_that_goes_with_the_content_from_nature() -> None:
+    rng = np.random.default_rng(5)
+    guess = (rng.random(4000) < 0.3).astype(float)  # a class of rows
+    shown = (rng.random(4000) < 0.4) & (guess == 1)  # 40 % of it show the pattern, by nature or by an error
+    natural = Natural.fit(guess + 0.01 * rng.random(4000), shown)
+    inliers = np.repeat([0.0, 1.0], 10)
+    assert natural.contradicted_by(inliers, np.zeros(20, bool))
+    assert not natural.contradicted_by(inliers, (inliers == 1) & (np.arange(20) % 5 < 2))
+
+
 def test_likeness_is_the_posterior_of_two_normal_distributions() -> None:
     rng = np.random.default_rng(6)
     rho = 0.2
@@ -244,7 +259,10 @@ def test_random_noise_is_no_pattern() -> None:
 @pytest.fixture(scope="module")
 def catalogue() -> Catalogue:
     dirty, _, which = with_errors([[STUCK], [SHIFTED], [HALVED]], n=3000)
-    return learn([STUCK, SHIFTED, HALVED], dirty, np.zeros(len(which), bool), 1e-4, SPAN, seed=0)
+    inliers = dirty[np.flatnonzero(which < 0)[:10]]
+    learnt = learn([STUCK, SHIFTED, HALVED], dirty, np.zeros(len(which), bool), inliers, 1e-4, SPAN, seed=0)
+    assert learnt is not None
+    return learnt
 
 
 def test_rows_are_told_by_what_they_have(catalogue: Catalogue) -> None:
@@ -373,3 +391,97 @@ def test_an_offset_in_raw_values_is_the_same_map() -> None:
     changed = p.in_values_of(schema).dirty(raw)
     encoded = schema.encode(dirty[:5])
     np.testing.assert_allclose(changed, schema.decode(p.applied(encoded))[:, 0, :], rtol=1e-4, atol=1e-3)
+
+
+def test_the_same_mark_is_found_at_places_that_the_model_never_suspected() -> None:
+    rng = np.random.default_rng(0)
+    shade = np.random.default_rng(5).normal(size=(3, 12, 12))
+    clean = (np.tensordot(rng.normal(size=(1500, 3)), shade, 1) + 0.1 * rng.normal(size=(1500, 12, 12))).astype(
+        np.float32
+    )
+    which = np.where(rng.random(1500) < 0.3, rng.integers(3, size=1500), -1)
+    dirty = clean.copy()
+    corners = ((1, 1), (7, 2), (5, 8))
+    for k, (top, left) in enumerate(corners):
+        dirty[which == k, top : top + 3, left : left + 3] = 6.0
+    y = np.full(1500, -1)
+    for k in range(-1, 3):
+        y[np.flatnonzero(which == k)[: 20 if k < 0 else 4]] = int(k < 0)
+    # the model takes the mark at two of the places for clean: it neither suspects the rows nor estimates them otherwise
+    estimate = np.where((which > 0)[:, None, None], dirty, clean).reshape(1500, -1)
+    flat = dirty.reshape(1500, -1)
+    suspect = np.where(y == -1, which == 0, y == 0)
+    found, _ = discover(Sample(flat, estimate, suspect, y, np.arange(1500), 1e-4, (12, 12)), seed=0)
+    places = sorted((int(p.cells.min()) // 12, int(p.cells.min()) % 12) for p in found)
+    assert places == sorted(corners)
+    assert all(len(p.cells) == 9 for p in found)
+
+
+def test_an_error_of_one_cell_is_found() -> None:
+    one = pattern([9], 0, 3.0, exact=True)
+    found, _ = discover(sample(*with_errors([[one]])), seed=0)
+    assert [p.cells.tolist() for p in found] == [[9]]
+
+
+def test_rows_that_no_pattern_explains_are_left_to_the_model(fitted: Cleaner) -> None:
+    """With every trusted outlier explained a suspicion of the model alone counts little."""
+    catalogue = fitted.catalogue_
+    assert catalogue is not None
+    strange = np.random.default_rng(3).integers(0, 256, size=(50, 8, 8)).astype(np.uint8)
+    paper, score = fitted.without_patterns().outlier_score(strange), fitted.outlier_score(strange)
+    np.testing.assert_allclose(score, catalogue.unexplained * paper)
+    other = fitted.without_patterns()
+    other.catalogue_ = restored(*packed(catalogue))
+    other.catalogue_.unexplained = 1.0
+    report = other.clean(strange)
+    assert report.mask is not None
+    flagged = report.is_outlier
+    assert (report.unexplained == flagged).all()
+    assert (report.outcome[flagged] == "ask").all()
+    repaired, model = report.repaired, other.without_patterns().repair(strange)
+    np.testing.assert_array_equal(repaired[report.mask], model[report.mask])
+    np.testing.assert_array_equal(repaired[~report.mask], strange[~report.mask])
+
+
+def test_how_many_clean_rows_will_be_changed_is_promised(fitted: Cleaner) -> None:
+    error = TrustedError(inliers=58, inliers_flagged=0, outliers=10, outliers_missed=0, folds=3)
+    text = promise(error, 0.0012)
+    assert text.startswith("0.12% of the clean rows")
+    assert "0 of 58" in text
+    assert "at most 5.0%" in text  # 1 - 0.05 ** (1 / 58)
+    assert "58 more labelled inliers" in text
+    assert "would promise 2.5%" in text
+    assert fitted.catalogue_ is not None
+    assert 0 <= fitted.catalogue_.touched < 0.05
+
+
+def test_patterns_on_the_command_line(fitted: Cleaner, tmp_path: Path) -> None:
+    fitted.save(tmp_path / "model")
+    runner = CliRunner()
+    result = runner.invoke(app, ["patterns", str(tmp_path / "model")])
+    assert result.exit_code == 0
+    assert "sets 9 cells" in result.output
+    with Image.open(tmp_path / "model.patterns.png") as picture:
+        assert min(picture.size) > 200
+    fitted.without_patterns().save(tmp_path / "none")
+    assert "no patterns" in runner.invoke(app, ["patterns", str(tmp_path / "none")]).output
+    refused = runner.invoke(app, ["patterns", str(tmp_path / "model"), "--out", str(tmp_path / "x.txt")])
+    assert isinstance(refused.exception, BadInput)
+
+
+@pytest.mark.parametrize("shape", [(6,), (6, 6, 3), (6, 6, 1)])
+def test_pictures_of_all_kinds_of_rows(shape: tuple[int, ...], tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    base = rng.normal(size=(400, 2)) @ rng.normal(size=(2, int(np.prod(shape)))) + 0.05 * rng.normal(
+        size=(400, int(np.prod(shape)))
+    )
+    outlier = rng.random(400) < 0.3
+    base[np.ix_(outlier, [1, 2])] = 9.0
+    y = np.full(400, -1)
+    y[np.flatnonzero(outlier)[:12]], y[np.flatnonzero(~outlier)[:12]] = 0, 1
+    cleaner = Cleaner(epochs=40, folds=0).fit(base.reshape(400, *shape), y)
+    assert cleaner.catalogue_ is not None
+    with (tmp_path / "p.png").open("wb") as file:
+        draw(file, cleaner.catalogue_, cleaner.schema_)
+    with Image.open(tmp_path / "p.png") as picture:
+        assert picture.size[0] > 200

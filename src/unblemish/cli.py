@@ -132,6 +132,10 @@ def fit(
         console.print(f"Trusted set: {cleaner.trusted_error_}", soft_wrap=True)
     if cleaner.patterns_:
         console.print(f"{_counted(cleaner)}. See them with:  unblemish patterns {out}", soft_wrap=True)
+    if cleaner.catalogue_ is not None and cleaner.trusted_error_ is not None:
+        from unblemish.trusted import promise
+
+        console.print(promise(cleaner.trusted_error_, cleaner.catalogue_.touched), soft_wrap=True)
 
 
 @app.command()

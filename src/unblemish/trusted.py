@@ -62,6 +62,22 @@ class TrustedError:
         )
 
 
+def promise(error: TrustedError, expected: float) -> str:
+    """How many clean rows will be changed, and what more labelled inliers would let one promise.
+
+    expected: the share by the rows' own scores.
+    """
+    now = at_most(error.inliers_flagged, error.inliers)
+    share = error.inliers_flagged / error.inliers
+    more = error.inliers
+    then = at_most(round(share * (error.inliers + more)), error.inliers + more)
+    return (
+        f"{expected:.2%} of the clean rows are expected to be changed. {error.inliers_flagged} of {error.inliers} "
+        f"trusted inliers were, which promises at most {now:.1%} (95 % confidence); {more} more labelled inliers that "
+        f"fare alike would promise {then:.1%}."
+    )
+
+
 def at_most(count: int, of: int) -> float:
     """The largest share that would give so few cases with a probability of 5 % (Clopper and Pearson's bound)."""
     return 1.0 if count == of else float(betaincinv(count + 1, of - count, 0.95))

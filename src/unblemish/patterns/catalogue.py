@@ -81,6 +81,7 @@ class Catalogue:
         self.judges, self.landmarks = torch.from_numpy(judges), torch.from_numpy(landmarks)
         self.errors_of_judges = errors_of_judges
         self.unexplained = 1.0  # of the rows that the model suspects and no pattern explains, the share with an error
+        self.touched = 0.0  # the share of clean rows that are expected to be changed
         self.natural: Array = np.ones(1, np.float32)  # how far clean cells are from the model's estimate of them
         self._between: Tensor | None = None
         self._of_cells: dict[tuple[int, ...], tuple[NDArray[np.int64], Process]] = {}
@@ -96,7 +97,7 @@ class Catalogue:
             [self.patterns[k] for k in kept], [self.known[k] for k in kept],
             self.judges.numpy(), self.landmarks.numpy(), self.settings, self.tolerance, self.span, errors,
         )  # fmt: skip
-        other.unexplained, other.natural = self.unexplained, self.natural
+        other.unexplained, other.natural, other.touched = self.unexplained, self.natural, self.touched
         return other
 
     def examples(self, k: int, count: int) -> tuple[Array, Array]:
@@ -220,10 +221,17 @@ class Catalogue:
 
 
 def learn(
-    patterns: Sequence[Pattern], x: Array, doubtful: Flags, tolerance: float, span: tuple[Array, Array], seed: int
+    patterns: Sequence[Pattern],
+    x: Array,
+    doubtful: Flags,
+    inliers: Array,
+    tolerance: float,
+    span: tuple[Array, Array],
+    seed: int,
 ) -> Catalogue | None:
     """A catalogue from a random sample of rows as they are; `doubtful` ones are not taken for clean.
 
+    inliers: the trusted ones, which show what they show by nature.
     None if so few rows seem clean that nothing could be repaired by them.
     """
     rng = np.random.default_rng([seed, 8])
@@ -249,7 +257,11 @@ def learn(
                 found.append(known_already)
             elif pattern.exact:
                 rows = x[others[~np.delete(errors[others], k, axis=1).any(1)]]
-                found.append(Natural.fit(by._naturalness(k, rows), pattern.shown(rows, tolerance)))
+                shown = pattern.shown(rows, tolerance)
+                natural = Natural.fit(by._naturalness(k, rows), shown)
+                if natural.contradicted_by(by._naturalness(k, inliers), pattern.shown(inliers, tolerance)):
+                    natural = Natural(float(shown.mean()), None)
+                found.append(natural)
             else:
                 as_they_are = by._nearness(k, x[fresh])
                 without = fresh[as_they_are < 0][:PUT_ON]

@@ -88,7 +88,11 @@ def discover(sample: Sample, seed: int, rounds: int = 3) -> tuple[list[Pattern],
                 continue
             for grow in (tester.grown, tester.from_coincidences):
                 candidate = grow(group)
-                if candidate is not None and tester.stands(candidate, explained):
+                if candidate is None:
+                    continue
+                if candidate.pattern.held >= 0.6:
+                    candidate = tester.spread(candidate)
+                if tester.stands(candidate, explained):
                     new.append(candidate)
                     explained[candidate.members] = True
                     break
@@ -104,7 +108,7 @@ def discover(sample: Sample, seed: int, rounds: int = 3) -> tuple[list[Pattern],
         pool = np.flatnonzero(~sample.suspect & ~explained)
         clean = _reconstructed(sample, kept, pool, rng)
         tester = _Tester(sample, clean, pool, rng)
-        kept = _distinct([tester.refined(c) or c for c in kept], sample, tester)
+        kept = _distinct([tester.spread(tester.refined(c) or c) for c in kept], sample, tester)
         explained = np.zeros(len(sample.x), bool)
         for candidate in kept:
             explained[candidate.members] = True
@@ -172,6 +176,39 @@ class _Tester:
         )
         return self.grown(first.members) if len(first.members) >= MEMBERS else None
 
+    def spread(self, c: _Candidate, rounds: int = 6) -> _Candidate:
+        """An exact pattern of an image with the cells around it that belong to it as well.
+
+        Their clean values are guessed from what lies beyond: of a mark that is known in part the other cells are no
+        evidence of what is clean. Judged by the rows that are furthest from showing the pattern by nature.
+        """
+        if not c.pattern.exact or len(self.s.shape) < 2:
+            return c
+        for _ in range(rounds):
+            p = c.pattern
+            around = _around(p.cells, self.s.shape)
+            _, guess, variance = self._estimate(around)
+            rows = c.members[: max(60, len(c.members) // 3)]
+            dirty, pool = self.s.x[np.ix_(rows, around)], self.s.x[np.ix_(self.pool, around)]
+            maps = Maps(np.zeros(len(around), np.float32), np.median(dirty, 0))
+            here = support(dirty, guess[rows], maps, variance, self.s.tolerance)
+            there = support(pool, guess[self.pool], maps, variance, self.s.tolerance)
+            belongs = (here.far >= MEMBERS + 0.02 * len(rows)) & (here.exact >= REFINING.here)
+            belongs &= (there.exact <= REFINING.there) & (here.exact - there.exact >= REFINING.apart)
+            new = belongs & ~np.isin(around, p.cells)
+            if not new.any():
+                return c
+            cells = np.concatenate([p.cells, around[new]])
+            order = np.argsort(cells)
+            offset = np.concatenate([p.offset, maps.offset[new]])[order]
+            wider = Maps(np.zeros(len(cells), np.float32), offset)
+            estimate = self._estimate(cells[order])
+            larger = self._candidate(cells[order], wider, True, c.pool_share, estimate, c.members)
+            if len(larger.members) < MEMBERS:
+                return c
+            c = larger
+        return c
+
     def moved(self, c: _Candidate, unexplained: Rows) -> list[_Candidate]:
         """The same mark at other places of an image, where a trusted outlier without a pattern shows it."""
         p, shape = c.pattern, self.s.shape
@@ -218,8 +255,12 @@ class _Tester:
                 return False
         inliers = (y[members] == INLIER).sum() / max((y == INLIER).sum(), 1)
         outliers = (y[members[~explained[members]]] == OUTLIER).sum() / max((y == OUTLIER).sum(), 1)
+        if c.pattern.exact and len(c.pattern.cells) >= MEMBERS and c.pattern.held >= 0.98 and outliers > 1.25 * inliers:
+            return (
+                c.pool_share <= 0.15
+            )  # inliers may show it by nature; but nature does not hold its halves together so
         if outliers > 3 * inliers:
-            return c.pattern.held >= 0.85 and c.pool_share <= 0.15
+            return c.pattern.held >= (0.85 if c.pattern.exact else 0.93) and c.pool_share <= 0.15
         return (
             inliers == 0
             and c.pattern.held >= 0.95
@@ -253,7 +294,8 @@ class _Tester:
             & (there.exact <= strictness.there)
             & (here.exact - there.exact >= strictness.apart)
         )
-        is_exact = bool(exact.sum() >= max(0.4 * borne.sum(), 1))
+        beyond_doubt = exact & (here.exact >= 0.98) & (there.exact <= 0.1)
+        is_exact = bool(exact.sum() >= max(0.4 * borne.sum(), 1) or beyond_doubt.any())
         chosen = np.flatnonzero(exact if is_exact else borne)
         share = float(there.share[chosen].mean()) if len(chosen) else 1.0
         return chosen, Maps(maps.slope[chosen], maps.offset[chosen]), is_exact, share
@@ -303,8 +345,8 @@ class _Tester:
         )
         chosen = told_a & shown_a & told_b
         held = float(shown_b[chosen].mean()) if chosen.sum() >= MEMBERS * HALVINGS else float(len(cells) == 1)
+        members = members[np.argsort(-strength[members].sum(1), kind="stable")]  # the clearest first
         y = self.s.y[members]
-        order = members[np.argsort(-strength[members].sum(1), kind="stable")]
         pattern = Pattern(
             cells=cells,
             slope=maps.slope.astype(np.float32),
@@ -313,7 +355,7 @@ class _Tester:
             rows=len(members),
             trusted=int((y == OUTLIER).sum()),
             held=held,
-            examples=self.s.rows[order[:12]],
+            examples=self.s.rows[members[:12]],
         )
         return _Candidate(pattern, members, share)
 
@@ -345,6 +387,19 @@ def _distinct(candidates: list[_Candidate], sample: Sample, tester: _Tester) -> 
         if covered[c.pattern.cells].mean() < 0.9:
             alone.append(c)
     return alone
+
+
+def _around(cells: Rows, shape: tuple[int, ...], reach: int = 2) -> Rows:
+    """The cells of an image and those that are no further from them."""
+    near = np.zeros(shape, bool)
+    near.reshape(-1)[cells] = True
+    for axis in (0, 1):
+        for _ in range(reach):
+            shifted = [np.roll(near, step, axis) for step in (1, -1)]
+            for step, edge in zip(shifted, (0, -1), strict=True):
+                np.moveaxis(step, axis, 0)[edge] = False  # what comes round from the other side
+            near = near | shifted[0] | shifted[1]
+    return np.flatnonzero(near)
 
 
 def _agrees(a: Pattern, b: Pattern) -> bool:

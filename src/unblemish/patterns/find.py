@@ -8,9 +8,10 @@ from dataclasses import replace
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from scipy.special import betaincinv, expit
 from torch import Tensor
 
-from unblemish.data.labels import OUTLIER, UNLABELLED
+from unblemish.data.labels import INLIER, OUTLIER, UNLABELLED
 from unblemish.data.rows import Rows
 from unblemish.patterns.catalogue import CERTAIN, Catalogue, learn
 from unblemish.patterns.discover import Sample, discover
@@ -60,7 +61,7 @@ def find_patterns(
     if len(schema.low) == 1:
         low, high = low[:1], high[:1]
     of_drawn = _of(x, drawn)
-    catalogue = learn(patterns, of_drawn, doubtful, tolerance, (low, high), seed)
+    catalogue = learn(patterns, of_drawn, doubtful, cells[y[chosen] == INLIER], tolerance, (low, high), seed)
     if catalogue is None:
         return None
     any_of_them = 1 - np.prod(1 - catalogue.probability(of_drawn), axis=1)
@@ -68,6 +69,8 @@ def find_patterns(
     catalogue.unexplained = _share_of_errors_among_unexplained(
         any_of_them, suspect[drawn], unexplained=int((trusted < CERTAIN).sum()), outliers=int(outliers.sum())
     )
+    score = np.maximum(any_of_them, catalogue.unexplained * expit(-logit[drawn]))
+    catalogue.touched = float((1 - score)[score >= CERTAIN].sum() / max((1 - score).sum(), 1e-9))
     clean_rows = ~suspect[chosen] & ~outliers & (catalogue.probability(cells) < CERTAIN).all(1)
     catalogue.natural = np.sqrt(((cells - clean)[clean_rows] ** 2).mean(0) + 1e-6)
     shown = catalogue.probability(cells) >= CERTAIN
@@ -89,7 +92,7 @@ def _share_of_errors_among_unexplained(
 
     The trusted outliers tell what share of all errors no pattern explains, and so how many such rows there should be.
     """
-    share = (unexplained + 0.5) / (outliers + 1)
+    share = float(betaincinv(unexplained + 0.5, outliers - unexplained + 0.5, 0.5))  # as likely more as less
     expected = explained.sum() * share / (1 - share)
     return float(min(1.0, expected / max((suspect & (explained < CERTAIN)).sum(), 1)))
 

@@ -43,6 +43,7 @@ class StoredCatalogue(BaseModel):
     noise: float
     tolerance: float
     unexplained: float
+    touched: float
 
 
 def packed(catalogue: Catalogue) -> tuple[StoredCatalogue, dict[str, Tensor]]:
@@ -77,6 +78,7 @@ def packed(catalogue: Catalogue) -> tuple[StoredCatalogue, dict[str, Tensor]]:
         noise=catalogue.settings.noise,
         tolerance=catalogue.tolerance,
         unexplained=catalogue.unexplained,
+        touched=catalogue.touched,
     )
     return about, {PREFIX + name: tensor.contiguous() for name, tensor in tensors.items()}
 
@@ -105,5 +107,5 @@ def restored(about: StoredCatalogue, tensors: Mapping[str, Tensor]) -> Catalogue
         patterns, known, held["judges"], held["landmarks"], Settings(about.width, about.noise), about.tolerance,
         (held["low"], held["high"]), held.get("errors_of_judges"),
     )  # fmt: skip
-    catalogue.natural, catalogue.unexplained = held["natural"], about.unexplained
+    catalogue.natural, catalogue.unexplained, catalogue.touched = held["natural"], about.unexplained, about.touched
     return catalogue

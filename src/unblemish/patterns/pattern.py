@@ -59,7 +59,7 @@ class Pattern:
                 count + " (columns " + ", ".join(map(str, self.cells[:6])) + (", ...)" if len(self.cells) > 6 else ")")
             )
         rows, columns, *_ = np.unravel_index(self.cells, schema.shape)
-        return f"{count} (rows {rows.min()}-{rows.max()}, columns {columns.min()}-{columns.max()})"
+        return f"{count} ({_range('row', rows)}, {_range('column', columns)})"
 
     def dirty(self, clean: Array) -> Array:
         """(B, k) clean cells as the pattern leaves them."""
@@ -77,3 +77,8 @@ class Pattern:
 
 
 NEARLY_ALL = 0.95
+
+
+def _range(name: str, values: Indices) -> str:
+    low, high = values.min(), values.max()
+    return f"{name} {low}" if low == high else f"{name}s {low}-{high}"

@@ -22,7 +22,7 @@ def draw(file: IO[bytes], catalogue: Catalogue, schema: Schema) -> None:
     count = len(catalogue.patterns)
     figure = Figure(figsize=(1.2 * (2 + EXAMPLES) + 0.6, 2.0 * count + 0.5), dpi=130, layout="constrained")
     FigureCanvasAgg(figure)
-    widths = [1.9, *[1.0] * EXAMPLES]
+    widths = [1.6, *[1.0] * EXAMPLES]
     axes = figure.subplots(2 * count, 1 + EXAMPLES, squeeze=False, gridspec_kw={"width_ratios": widths})
     for k, pattern in enumerate(catalogue.patterns):
         before, after = catalogue.examples(k, EXAMPLES)

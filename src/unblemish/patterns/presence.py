@@ -50,12 +50,30 @@ class Natural:
         rising = Rising.fit(guess, shown.astype(np.float64))
         return cls(float(np.clip(shown[guess <= np.quantile(guess, 0.25)].mean(), 0.1 * share, share)), rising)
 
+    def contradicted_by(self, guess: Array, shown: NDArray[np.bool_]) -> bool:
+        """Whether rows known to be inliers speak against it: then the error goes with what a row holds.
+
+        They show the pattern with probability q each; or hardly ever, where only the error makes rows show it.
+        """
+        if self.rate is None:
+            return False
+        q = np.clip(self.naturally(guess), 1e-3, 1 - 1e-3)
+        by_nature = float(np.log(np.where(shown, q, 1 - q)).sum())
+        never = float(np.log(np.where(shown, 1e-3, 1 - 1e-3)).sum())
+        return bool(never > by_nature)
+
+    def naturally(self, guess: Array) -> Array:
+        """q: the probability that a row shows the pattern without the error."""
+        if self.rate is None:
+            return np.zeros(len(guess))
+        return np.asarray((np.maximum(self.rate(guess), self.rho) - self.rho) / (1 - self.rho))
+
     def __call__(self, guess: Array) -> Array:
         """(B,) guesses for rows that show the pattern -> P(it changed them)."""
         if self.rate is None:
             return np.ones(len(guess))
-        rate = np.maximum(self.rate(guess), self.rho)
-        q = (rate - self.rho) / (1 - self.rho)
+        q = self.naturally(guess)
+        rate = self.rho + (1 - self.rho) * q
         # the fit goes up in steps: within one the guess tells more
         return np.asarray(np.clip(self.rho * (1 - q) / rate - 1e-3 * guess.clip(0, 1), 0, 1))
 

@@ -37,7 +37,15 @@ class Counting:
     def fit(self, X: Array, y: Any = None) -> Counting:  # noqa: ARG002
         self.schema_ = Schema.of(X)
         rows = X.reshape(len(X), -1)
-        self.marks = _marks(np.random.default_rng(0).permutation(rows)[:ENOUGH])
+        some = np.random.default_rng(0).permutation(rows)[:ENOUGH]
+        self.marks: list[Mark] = []
+        marked = np.zeros(len(some), bool)
+        for mark in sorted(_marks(some), key=lambda mark: int(mark.shown(some).sum())):
+            if (
+                marked | mark.shown(some)
+            ).mean() <= MOST:  # most rows are inliers: the commonest marks are how they are
+                self.marks.append(mark)
+                marked |= mark.shown(some)
         shown = self._shown(rows).any(1)
         clean = self.schema_.standardised(X[~shown])
         self.mean = clean.mean(0)

@@ -195,6 +195,8 @@ class _Tester:
             there = support(pool, guess[self.pool], maps, variance, self.s.tolerance)
             belongs = (here.far >= MEMBERS + 0.02 * len(rows)) & (here.exact >= REFINING.here)
             belongs &= (there.exact <= REFINING.there) & (here.exact - there.exact >= REFINING.apart)
+            if np.ptp(p.offset) <= self.s.tolerance:  # a mark of one value
+                belongs &= np.abs(maps.offset - p.offset[0]) <= self.s.tolerance
             new = belongs & ~np.isin(around, p.cells)
             if not new.any():
                 return c

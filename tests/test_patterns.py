@@ -20,7 +20,7 @@ from typer.testing import CliRunner
 from unblemish import BadInput, Cleaner
 from unblemish.cli import app
 from unblemish.patterns.catalogue import Catalogue, learn
-from unblemish.patterns.discover import Sample, discover
+from unblemish.patterns.discover import Sample, _Tester, discover
 from unblemish.patterns.keep import packed, restored
 from unblemish.patterns.maps import Maps, fit_maps, support, with_common_slope
 from unblemish.patterns.pattern import Pattern
@@ -415,6 +415,25 @@ def test_the_same_mark_is_found_at_places_that_the_model_never_suspected() -> No
     places = sorted((int(p.cells.min()) // 12, int(p.cells.min()) % 12) for p in found)
     assert places == sorted(corners)
     assert all(len(p.cells) == 9 for p in found)
+
+
+def test_a_mark_that_is_known_in_part_spreads_to_all_of_its_cells_and_no_further() -> None:
+    rng = np.random.default_rng(0)
+    shade = np.random.default_rng(5).normal(size=(3, 12, 12))
+    clean = np.tensordot(rng.normal(size=(1500, 3)), shade, 1) + 0.1 * rng.normal(size=(1500, 12, 12))
+    dirty = clean.astype(np.float32)
+    outlier = rng.random(1500) < 0.3
+    dirty[outlier, 4:8, 4:8] = 6.0
+    flat = dirty.reshape(1500, -1)
+    y = np.full(1500, -1)
+    y[np.flatnonzero(outlier)[:10]], y[np.flatnonzero(~outlier)[:10]] = 0, 1
+    seen = Sample(flat, flat, outlier, y, np.arange(1500), 1e-4, (12, 12))
+    tester = _Tester(seen, flat, np.flatnonzero(~outlier), rng)
+    part = np.array([12 * row + column for row in (4, 5) for column in (4, 5, 6)])
+    maps = Maps(np.zeros(6, np.float32), np.full(6, 6, np.float32))
+    known = tester._candidate(part, maps, True, 0.0, tester._estimate(part), np.flatnonzero(outlier))
+    whole = tester.spread(known).pattern.cells
+    assert whole.tolist() == [12 * row + column for row in range(4, 8) for column in range(4, 8)]
 
 
 def test_an_error_of_one_cell_is_found() -> None:

@@ -19,6 +19,7 @@ from unblemish.patterns.discover import Sample, discover
 SUSPECTS, POOL = 3500, 2500  # rows that patterns are looked for in, beside the trusted ones
 LEARNT_FROM = 12_000  # rows that the catalogue is learnt from
 CELLS = 50_000_000  # of either at most: rows of many cells are fewer
+UNSURE = 0.49  # a score for somebody to look at, but not to repair by
 EVEN = 0.8  # of the trusted outliers: where patterns explain fewer, no row that the model suspects passes for clean
 
 
@@ -94,7 +95,8 @@ def _share_of_errors_among_unexplained(
     """
     share = float(betaincinv(unexplained + 0.5, outliers - unexplained + 0.5, 0.5))  # as likely more as less
     expected = explained.sum() * share / (1 - share)
-    return float(min(1.0, expected / max((suspect & (explained < CERTAIN)).sum(), 1)))
+    most = 1.0 if unexplained else UNSURE  # nobody has labelled such an error
+    return float(min(most, expected / max((suspect & (explained < CERTAIN)).sum(), 1)))
 
 
 def _of(

@@ -39,9 +39,10 @@ class Pattern:
 
     def words(self, schema: Schema) -> str:
         """What it does and where, for a pattern in raw values."""
-        same = len(np.unique(self.offset.round(4))) == 1
+        same = np.ptp(self.offset) <= _unit(schema)
         if (self.slope == 0).all():
-            does = f"sets {self._cells(schema)} to {self.offset[0]:.4g}" if same else f"replaces {self._cells(schema)}"
+            value = round(float(self.offset[0]) / _unit(schema)) * _unit(schema)
+            does = f"sets {self._cells(schema)} to {value:.4g}" if same else f"replaces {self._cells(schema)}"
         elif (self.slope == 1).all():
             low, high = self.offset.min(), self.offset.max()
             by = f"{low:.4g}" if same or np.isclose(low, high, rtol=0.05) else f"{low:.4g} to {high:.4g}"
@@ -82,3 +83,8 @@ NEARLY_ALL = 0.95
 def _range(name: str, values: Indices) -> str:
     low, high = values.min(), values.max()
     return f"{name} {low}" if low == high else f"{name}s {low}-{high}"
+
+
+def _unit(schema: Schema) -> float:
+    """What is too little to speak of: a hundred-thousandth of what the data span, as a power of ten."""
+    return float(10.0 ** (np.floor(np.log10(max(schema.high) - min(schema.low))) - 5))

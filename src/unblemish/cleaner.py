@@ -378,7 +378,7 @@ class Cleaner(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         try:
             device = torch.device(self.device)
             torch.zeros(1, device=device).cpu()
-        except (RuntimeError, AssertionError, TypeError, NotImplementedError) as error:
+        except (RuntimeError, AssertionError, TypeError) as error:
             raise BadInput(
                 f"device is {shown(self.device)}, which is not to be had here; use 'auto' or 'cpu'"
             ) from error

@@ -94,6 +94,7 @@ Ratios above 1 are in our favour.
 - *Time to published quality*: seconds of training until average precision and both SMSE on the validation split are as
   good as the paper's means and stay so; evaluation is not counted. Median over the seeds; where the textbook loop does
   not get there it is counted as if it had at its end, where ours does not the ratio is 0.
+- *Scoring, repairing*: without patterns.
 """
 
 
